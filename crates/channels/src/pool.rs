@@ -1,0 +1,119 @@
+//! Connections between two requests.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::line::Line;
+
+const TICK: Duration = Duration::from_secs(1);
+/// Below the 5 s after which common servers hang up on an idle connection: a request that crosses with a
+/// hang-up leaves its outcome in doubt.
+const IDLE_TICKS: u64 = 4;
+/// A name that moves to another address is followed within a minute, however busy the connection.
+const AGE_TICKS: u64 = 60;
+const IDLE_PER_ORIGIN_MAX: usize = 128;
+const IDLE_MAX: usize = 512;
+
+/// Idle connections by origin (scheme, host and port). Each goes to an address that was judged when it was
+/// opened, so using it again needs no new look at the name.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Seconds since the first connection was parked. It tells age without a clock.
+    tick: u64,
+    ticking: bool,
+    idle: BTreeMap<Box<str>, Vec<Parked>>,
+    count: usize,
+}
+
+#[derive(Debug)]
+struct Parked {
+    line: Line,
+    since: u64,
+}
+
+impl Pool {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection to this origin that was used last, if one is still good.
+    pub(crate) fn take(&self, origin: &str) -> Option<Line> {
+        loop {
+            let mut line = self.state().pop(origin)?;
+            if line.is_free() {
+                return Some(line);
+            }
+        }
+    }
+
+    /// Notes the birth of a new connection.
+    pub(crate) fn register(&self, line: &mut Line) {
+        line.born = self.state().tick;
+    }
+
+    /// Keeps a connection for the next request, if it is good for one and there is room.
+    pub(crate) fn park(self: &Arc<Pool>, origin: &str, mut line: Line) {
+        if !line.is_free() {
+            return;
+        }
+        let mut state = self.state();
+        if state.count >= IDLE_MAX || state.tick - line.born >= AGE_TICKS {
+            return;
+        }
+        if !state.ticking {
+            state.ticking = true;
+            tokio::spawn(sweep(Arc::downgrade(self)));
+        }
+        let parked = Parked { line, since: state.tick };
+        match state.idle.get_mut(origin) {
+            Some(lines) if lines.len() >= IDLE_PER_ORIGIN_MAX => return,
+            Some(lines) => lines.push(parked),
+            None => {
+                state.idle.insert(origin.into(), vec![parked]);
+            }
+        }
+        state.count += 1;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn idle(&self) -> usize {
+        self.state().count
+    }
+}
+
+impl State {
+    fn pop(&mut self, origin: &str) -> Option<Line> {
+        let parked = self.idle.get_mut(origin)?.pop()?;
+        self.count -= 1;
+        Some(parked.line)
+    }
+
+    /// Moves time on by one tick and gives back what has been idle too long.
+    fn tick(&mut self) -> Vec<Parked> {
+        self.tick += 1;
+        let now = self.tick;
+        let mut old = Vec::new();
+        self.idle.retain(|_, lines| {
+            old.extend(lines.extract_if(.., |parked| now - parked.since >= IDLE_TICKS));
+            !lines.is_empty()
+        });
+        self.count -= old.len();
+        old
+    }
+}
+
+/// Closes connections that nobody has used for a while, for as long as there is a pool.
+async fn sweep(pool: Weak<Pool>) {
+    loop {
+        tokio::time::sleep(TICK).await;
+        let Some(pool) = pool.upgrade() else { return };
+        let old = pool.state().tick();
+        drop(old);
+    }
+}

@@ -1,0 +1,242 @@
+//! Any JSON to any URL, signed as Standard Webhooks are.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, Uri};
+use http_body_util::Full;
+use pombo_kernel::content::{Problem, WebhookContent, web_address};
+use pombo_kernel::reply::{Fault, FaultKind, Receipt, Refusal, Reply};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use url::{Position, Url};
+
+use crate::client::{Answer, Client, roots};
+use crate::guard::{Allowed, Guard};
+use crate::line::fault;
+use crate::resolve::Resolver;
+use crate::secret::Secret;
+use crate::signature::{SigningKey, sign};
+use crate::{BoxFuture, Channel, Envelope};
+
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+/// How much of a refusal's words is kept.
+const TEXT_BYTES_MAX: usize = 4096;
+const HINTS_MAX: usize = 16;
+const HINT_BYTES_MAX: usize = 256;
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebhookSettings {
+    /// Signs every request: `whsec_` and base64 of 24 to 64 bytes. Without it requests are not signed.
+    pub secret: Option<Secret>,
+    /// The secret before this one. Requests carry a signature of each while receivers change over.
+    pub previous_secret: Option<Secret>,
+    /// Send to loopback and private addresses too. Cloud metadata stays closed unless `allow` names it.
+    pub allow_private: bool,
+    /// Hosts and networks that are open whatever their address, such as `evolution.lan` or `10.0.0.0/8`.
+    pub allow: Vec<Allowed>,
+    /// A PEM file of certificates to trust besides the web's.
+    pub ca_file: Option<PathBuf>,
+    pub user_agent: String,
+}
+
+impl Default for WebhookSettings {
+    fn default() -> WebhookSettings {
+        WebhookSettings {
+            secret: None,
+            previous_secret: None,
+            allow_private: false,
+            allow: Vec::new(),
+            ca_file: None,
+            user_agent: concat!("Pombo/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+/// The webhook channel: one POST (or another method), one answer.
+#[derive(Debug)]
+pub struct Webhook {
+    client: Client,
+    keys: Vec<SigningKey>,
+    user_agent: HeaderValue,
+}
+
+impl Webhook {
+    /// Sets the channel up, or names everything that is wrong with its settings.
+    pub fn new(settings: &WebhookSettings) -> Result<Webhook, Vec<Problem>> {
+        Webhook::with_resolver(settings, Resolver::default())
+    }
+
+    pub fn with_resolver(settings: &WebhookSettings, resolver: Resolver) -> Result<Webhook, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut wrong = |field: &str, reason: String, hint: &str| {
+            problems.push(Problem { field: field.to_owned(), reason, hint: hint.to_owned() });
+        };
+        let mut keys = Vec::new();
+        for (field, secret) in [("secret", &settings.secret), ("previous_secret", &settings.previous_secret)]
+        {
+            match secret.as_ref().map(SigningKey::from_secret) {
+                None => {}
+                Some(Some(key)) => keys.push(key),
+                Some(None) => wrong(
+                    field,
+                    "is not base64 of 24 to 64 bytes".to_owned(),
+                    "make one with: echo whsec_$(openssl rand -base64 32)",
+                ),
+            }
+        }
+        if settings.secret.is_none() && settings.previous_secret.is_some() {
+            wrong("previous_secret", "stands without a secret".to_owned(), "set `secret`, or take this out");
+        }
+        let user_agent = HeaderValue::from_str(&settings.user_agent);
+        if user_agent.is_err() {
+            wrong("user_agent", "cannot be a header".to_owned(), "use plain ASCII on one line");
+        }
+        let roots = roots(settings.ca_file.as_deref());
+        if let Err(reason) = &roots {
+            wrong("ca_file", format!("cannot be used: {reason}"), "name a readable PEM file of certificates");
+        }
+        let (Ok(user_agent), Ok(roots), []) = (user_agent, roots, problems.as_slice()) else {
+            return Err(problems);
+        };
+        let guard = Guard { allow_private: settings.allow_private, allow: settings.allow.clone() };
+        match Client::new(guard, resolver, roots) {
+            Ok(client) => Ok(Webhook { client, keys, user_agent }),
+            Err(error) => Err(vec![Problem {
+                field: "ca_file".to_owned(),
+                reason: format!("TLS cannot be set up: {error}"),
+                hint: "report this as a bug".to_owned(),
+            }]),
+        }
+    }
+
+    async fn attempt(&self, envelope: &Envelope, deadline: Duration) -> Reply {
+        let (url, request) = match self.request(envelope) {
+            Ok(made) => made,
+            Err(text) => return Reply::Unreachable(fault(FaultKind::BadContent, text)),
+        };
+        match self.client.call(&url, request, deadline).await {
+            Err(reply) => reply,
+            Ok(answer) if answer.status.is_success() => {
+                Reply::Accepted(Receipt { provider_id: None, code: Some(answer.status.as_u16()) })
+            }
+            Ok(answer) => Reply::Refused(refusal(&answer)),
+        }
+    }
+
+    /// Puts the request together. The error never repeats what the caller wrote.
+    fn request(&self, envelope: &Envelope) -> Result<(Url, Request<Full<Bytes>>), String> {
+        let url = web_address(&envelope.to).map_err(|problem| format!("the URL {}", problem.reason))?;
+        let content: WebhookContent = serde_json::from_str(&envelope.content)
+            .map_err(|_| "the content is not a webhook's".to_owned())?;
+        let body =
+            content.body.map_or_else(Bytes::new, |body| Bytes::from(Box::<str>::from(body).into_string()));
+
+        let mut headers = HeaderMap::with_capacity(10);
+        headers.insert(header::HOST, host_header(&url)?);
+        headers.insert(header::USER_AGENT, self.user_agent.clone());
+        headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+        if !body.is_empty() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        for (name, value) in content.headers.iter().flatten() {
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "a header has no usable name")?;
+            let value =
+                HeaderValue::from_bytes(value.as_bytes()).map_err(|_| "a header has no usable value")?;
+            headers.insert(name, value);
+        }
+        // Compressed answers are not asked for, since they would not be unpacked.
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        self.stamp(&mut headers, envelope, &body);
+
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method(content.method.unwrap_or_default());
+        *request.uri_mut() = Uri::try_from(&url[Position::BeforePath..Position::AfterQuery])
+            .map_err(|_| "the URL has no usable path".to_owned())?;
+        *request.headers_mut() = headers;
+        Ok((url, request))
+    }
+
+    /// Adds id, time and signatures. The id stays the same over all attempts of a round, so that the
+    /// receiver can tell a repeat.
+    fn stamp(&self, headers: &mut HeaderMap, envelope: &Envelope, body: &[u8]) {
+        let key = &envelope.idempotency_key;
+        let own = !key.is_empty() && key.bytes().all(|b| b.is_ascii_graphic());
+        let id = if own { key.clone() } else { envelope.id.to_string() };
+        let timestamp = envelope.now.millis().div_euclid(1000);
+        let written = timestamp.to_string();
+        if !self.keys.is_empty()
+            && let Ok(signature) = HeaderValue::try_from(sign(&self.keys, &id, &written, body))
+        {
+            headers.insert(WEBHOOK_SIGNATURE, signature);
+        }
+        if let Ok(id) = HeaderValue::try_from(id) {
+            headers.insert(WEBHOOK_ID, id);
+        }
+        headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(timestamp));
+    }
+}
+
+impl Channel for Webhook {
+    fn send<'a>(&'a self, envelope: &'a Envelope, deadline: Duration) -> BoxFuture<'a, Reply> {
+        Box::pin(self.attempt(envelope, deadline))
+    }
+
+    /// There is nobody to ask: each message has a URL of its own.
+    fn probe(&self, _: Duration) -> BoxFuture<'_, Result<Option<String>, Fault>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+fn method(method: pombo_kernel::content::Method) -> Method {
+    match method {
+        pombo_kernel::content::Method::Post => Method::POST,
+        pombo_kernel::content::Method::Put => Method::PUT,
+        pombo_kernel::content::Method::Patch => Method::PATCH,
+        pombo_kernel::content::Method::Delete => Method::DELETE,
+        pombo_kernel::content::Method::Get => Method::GET,
+    }
+}
+
+fn host_header(url: &Url) -> Result<HeaderValue, String> {
+    HeaderValue::from_str(&url[Position::BeforeHost..Position::BeforePath])
+        .map_err(|_| "the URL has no usable host".to_owned())
+}
+
+fn refusal(answer: &Answer) -> Refusal {
+    Refusal {
+        status: Some(answer.status.as_u16()),
+        text: words(&answer.body),
+        hints: hints(&answer.headers),
+        ..Refusal::default()
+    }
+}
+
+/// The start of a body as text that any store can hold: valid, bounded, without NUL.
+fn words(body: &[u8]) -> String {
+    // A little more than is kept, so that a character on the edge is not taken for a broken one.
+    let mut text =
+        String::from_utf8_lossy(&body[..body.len().min(TEXT_BYTES_MAX + 4)]).replace('\0', "\u{FFFD}");
+    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+    text
+}
+
+/// The headers by which a receiver says when to come back.
+fn hints(headers: &HeaderMap) -> Vec<(String, String)> {
+    let telling = |name: &str| {
+        name == "retry-after"
+            || ["ratelimit", "x-ratelimit", "x-rate-limit"].iter().any(|p| name.starts_with(p))
+    };
+    headers
+        .iter()
+        .filter(|(name, value)| telling(name.as_str()) && value.len() <= HINT_BYTES_MAX)
+        .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
+        .take(HINTS_MAX)
+        .collect()
+}

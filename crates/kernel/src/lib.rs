@@ -1,0 +1,21 @@
+//! Pombo's decisions: types and pure functions of (state, event, time, dice).
+//!
+//! Nothing here waits, reads a clock, rolls dice that it was not handed, logs, or touches a file or a network.
+
+pub mod backoff;
+pub mod block;
+pub mod classify;
+pub mod content;
+pub mod dice;
+pub mod hint;
+pub mod id;
+pub mod kind;
+pub mod lifecycle;
+pub mod message;
+pub mod name;
+pub mod policy;
+pub mod reply;
+pub mod request;
+pub mod setup;
+pub mod time;
+pub mod turns;

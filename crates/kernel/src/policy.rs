@@ -1,0 +1,226 @@
+//! When to try again and when to stop.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::name::PolicyName;
+use crate::time::Span;
+
+/// A retry policy with every value settled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    pub name: PolicyName,
+    /// Attempts in a round, the first one included.
+    pub attempts: u16,
+    pub delays: Delays,
+    /// No delay is shorter.
+    pub floor: Span,
+    /// No delay of ours is longer; a provider's hint may be.
+    pub cap: Span,
+    /// The share by which a delay swings to either side: 0.25 is ±25 %.
+    pub jitter: f64,
+    /// The longest wait that a provider may ask of us.
+    pub max_hint: Span,
+    /// How long after acceptance a message is given up, unless it says otherwise.
+    pub expires_after: Option<Span>,
+}
+
+/// The delays before each retry.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delays {
+    /// These, in order; the last one repeats.
+    Listed(Vec<Span>),
+    /// `base` doubled with each retry.
+    Doubling { base: Span },
+}
+
+/// Which set of built-in values applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    Development,
+    #[default]
+    Production,
+}
+
+/// Changes to a policy. What is absent stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Overrides {
+    /// Attempts in all, the first one included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u16>,
+    /// The delay before each retry, in order; the last one repeats. Instead of `base`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delays: Option<Vec<Span>>,
+    /// The first delay, doubled with each retry. Instead of `delays`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<Span>,
+    /// No delay is shorter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Span>,
+    /// No delay of ours is longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap: Option<Span>,
+    /// How far a delay swings to either side: 0.25 is ±25 %.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<f64>,
+    /// The longest wait that a provider may ask of us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_hint: Option<Span>,
+    /// Given up if still unsent after this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_after: Option<Span>,
+}
+
+/// A value of a policy that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct BadPolicy {
+    pub field: &'static str,
+    pub problem: String,
+}
+
+const DAY: Span = Span::from_hours(24);
+
+impl Policy {
+    /// The names of the policies that are built in.
+    pub const BUILT_IN: [&'static str; 5] = ["whatsapp", "smtp", "resend", "claims", "webhook"];
+
+    /// The policy of that name as it comes, if there is one.
+    pub fn built_in(name: &str, profile: Profile) -> Option<Policy> {
+        let listed = |delays: &[Span], cap: Span| Policy {
+            name: name.parse().expect("built-in names are valid"),
+            attempts: u16::try_from(delays.len() + 1).expect("built-in lists are short"),
+            delays: Delays::Listed(delays.to_vec()),
+            floor: Span::ZERO,
+            cap,
+            jitter: 0.0,
+            max_hint: DAY,
+            expires_after: None,
+        };
+        let doubling = |attempts, base, floor, cap, jitter| Policy {
+            name: name.parse().expect("built-in names are valid"),
+            attempts,
+            delays: Delays::Doubling { base },
+            floor,
+            cap,
+            jitter,
+            max_hint: DAY,
+            expires_after: None,
+        };
+        let secs = Span::from_secs;
+        let mins = Span::from_mins;
+        Some(match (name, profile) {
+            ("whatsapp", _) => listed(&[secs(5), secs(30), mins(5)], mins(5)),
+            ("smtp", Profile::Production) => doubling(5, secs(1), Span::ZERO, secs(300), 0.25),
+            ("smtp", Profile::Development) => doubling(3, Span::from_millis(500), Span::ZERO, secs(30), 0.25),
+            ("resend", _) => listed(&[mins(1), mins(5), mins(15)], mins(15)),
+            ("claims", _) => Policy {
+                expires_after: Some(Span::from_hours(48)),
+                ..doubling(6, mins(5), mins(5), mins(240), 0.2)
+            },
+            // The schedule that the Standard Webhooks specification suggests, within a day and a half.
+            ("webhook", Profile::Production) => Policy {
+                jitter: 0.1,
+                ..listed(&[secs(5), mins(5), mins(30), mins(120), mins(300), mins(600), mins(840)], mins(840))
+            },
+            ("webhook", Profile::Development) => doubling(4, secs(1), Span::ZERO, secs(30), 0.25),
+            _ => return None,
+        })
+    }
+
+    /// This policy with some values changed.
+    pub fn with(&self, changes: &Overrides) -> Policy {
+        let mut policy = self.clone();
+        if let Some(delays) = &changes.delays {
+            policy.attempts = u16::try_from(delays.len() + 1).unwrap_or(u16::MAX);
+            policy.cap = policy.cap.max(delays.iter().copied().max().unwrap_or_default());
+            policy.delays = Delays::Listed(delays.clone());
+        }
+        if let Some(base) = changes.base {
+            policy.delays = Delays::Doubling { base };
+        }
+        policy.attempts = changes.attempts.unwrap_or(policy.attempts);
+        policy.floor = changes.floor.unwrap_or(policy.floor);
+        policy.cap = changes.cap.unwrap_or(policy.cap);
+        policy.jitter = changes.jitter.unwrap_or(policy.jitter);
+        policy.max_hint = changes.max_hint.unwrap_or(policy.max_hint);
+        policy.expires_after = changes.expires_after.or(policy.expires_after);
+        policy
+    }
+
+    /// Everything that is wrong with it; nothing if it can be used.
+    pub fn problems(&self) -> Vec<BadPolicy> {
+        let mut found = Vec::new();
+        let mut say = |wrong: bool, field, problem: &str| {
+            if wrong {
+                found.push(BadPolicy { field, problem: problem.to_owned() });
+            }
+        };
+        say(self.attempts == 0, "attempts", "at least 1: the first try counts");
+        say(self.attempts > 1_000, "attempts", "at most 1000");
+        say(!(0.0..=1.0).contains(&self.jitter), "jitter", "a share from 0 to 1; ±25 % is 0.25");
+        say(self.floor > self.cap, "floor", "not above `cap`");
+        match &self.delays {
+            Delays::Listed(list) => {
+                say(list.is_empty() && self.attempts > 1, "delays", "at least one, for example [\"5s\"]");
+                say(list.len() > 1_000, "delays", "at most 1000");
+                say(list.iter().any(|delay| *delay > self.cap), "delays", "none above `cap`");
+            }
+            Delays::Doubling { base } => {
+                say(*base == Span::ZERO, "base", "more than nothing, for example \"1s\"");
+                say(*base > self.cap, "base", "not above `cap`");
+            }
+        }
+        if self.name.as_str() == "claims" {
+            say(
+                self.longest() > DAY,
+                "attempts",
+                "a claim's whole schedule must fit in 24 h, so that the 48 h deadline leaves time to act",
+            );
+        }
+        found
+    }
+
+    /// What a message asks for beyond this policy's bounds; nothing if it may have it.
+    ///
+    /// A message may be more modest than its channel (fewer attempts, other delays between the shortest and
+    /// the longest one), never more demanding.
+    pub fn refuses(&self, asked: &Overrides) -> Vec<BadPolicy> {
+        let wanted = self.with(asked);
+        let mut found = wanted.problems();
+        let mut say = |wrong: bool, field, problem: String| {
+            if wrong {
+                found.push(BadPolicy { field, problem });
+            }
+        };
+        say(
+            wanted.attempts > self.attempts,
+            "attempts",
+            format!("at most {}, the channel's own", self.attempts),
+        );
+        say(wanted.cap > self.cap, "cap", format!("at most {}, the channel's own", self.cap));
+        let shortest = self.shortest();
+        say(wanted.shortest() < shortest, "delays", format!("none under {shortest}, the channel's shortest"));
+        say(wanted.max_hint > self.max_hint, "max_hint", format!("at most {}", self.max_hint));
+        if let (Some(wanted), Some(own)) = (asked.expires_after, self.expires_after) {
+            say(wanted > own, "expires_after", format!("at most {own}, the channel's own"));
+        }
+        found
+    }
+
+    /// The shortest delay that can come before a retry, jitter aside.
+    fn shortest(&self) -> Span {
+        let delay = match &self.delays {
+            Delays::Listed(list) => list.iter().copied().min().unwrap_or_default(),
+            Delays::Doubling { base } => *base,
+        };
+        delay.clamp(self.floor, self.cap.max(self.floor))
+    }
+
+    /// All the waits of one round at their longest.
+    pub fn longest(&self) -> Span {
+        (0..self.attempts.saturating_sub(1)).map(|n| crate::backoff::bounds(self, n).1).sum()
+    }
+}

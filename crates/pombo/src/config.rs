@@ -1,0 +1,530 @@
+//! Configuration: one TOML file, the environment over it, and a default for every value.
+//!
+//! It is checked completely before anything runs: [`Config::load`] gives either a configuration that can be
+//! used or every problem that it has, each with its path and a hint.
+
+pub mod channel;
+mod environment;
+mod problem;
+mod section;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pombo_kernel::classify::Rules;
+use pombo_kernel::kind::ChannelKind;
+use pombo_kernel::name::{ChannelName, LaneName, PolicyName};
+use pombo_kernel::policy::{Delays, Overrides, Policy, Profile};
+use pombo_kernel::setup::{self, ChannelSetup, LaneSetup, Setup};
+use pombo_kernel::time::Span;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+pub use self::channel::Channel;
+pub use self::environment::Environment;
+pub use self::problem::{Problem, Problems};
+pub(crate) use self::problem::{listed, suggestion};
+
+use self::environment::joined;
+use self::section::Reading;
+
+/// A commented file with every key, which is itself a valid configuration.
+pub const EXAMPLE: &str = include_str!("config/example.toml");
+
+/// The file that is read when none is named.
+pub const DEFAULT_FILE: &str = "pombo.toml";
+
+/// Where the configuration comes from, so that it can be read again.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// None: the environment and the defaults alone.
+    pub file: Option<PathBuf>,
+    /// A profile from the command line, which outranks file and environment.
+    pub profile: Option<Profile>,
+}
+
+impl Source {
+    /// The named file, else `pombo.toml` if there is one here.
+    pub fn find(file: Option<PathBuf>, profile: Option<Profile>) -> Source {
+        let here = || Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.is_file());
+        Source { file: file.or_else(here), profile }
+    }
+}
+
+/// Everything that can be configured, settled and checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub source: Source,
+    pub profile: Profile,
+    pub lanes: BTreeMap<LaneName, Lane>,
+    pub routes: Vec<Route>,
+    pub channels: BTreeMap<ChannelName, Channel>,
+    /// Every policy that there is, built in or not, with its changes.
+    pub policies: BTreeMap<PolicyName, Policy>,
+    pub limits: Limits,
+    pub server: Server,
+}
+
+/// The file, as far as its shape goes. What the schema is made of.
+#[derive(JsonSchema)]
+#[schemars(title = "pombo.toml", extend("additionalProperties" = false))]
+#[allow(dead_code)]
+struct File {
+    /// Which set of built-in policies applies: "production" or "development".
+    #[schemars(default)]
+    profile: Profile,
+    /// Worker pools, by name. `realtime`, `bulk` and `default` are always there.
+    #[schemars(default)]
+    lanes: BTreeMap<LaneName, Lane>,
+    /// Which lane messages of a type go to. The first that matches decides; `default` otherwise.
+    #[schemars(default)]
+    routes: Vec<Route>,
+    /// Outlets, by name.
+    #[schemars(default)]
+    channels: BTreeMap<ChannelName, Channel>,
+    /// Retry policies, by name: changes to a built-in one, or one of your own.
+    #[schemars(default)]
+    policies: BTreeMap<PolicyName, Overrides>,
+    /// How large things may be.
+    #[schemars(default)]
+    limits: Limits,
+    /// The HTTP door.
+    #[schemars(default)]
+    server: Server,
+}
+
+const SECTIONS: [&str; 7] = ["profile", "lanes", "routes", "channels", "policies", "limits", "server"];
+
+/// Sections that have a place in the file, but no effect in this version. Better refused than ignored.
+const LATER: [(&str, &str); 1] = [("alerts", "this version raises no alerts yet: remove the section")];
+
+/// A worker pool with its own capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Lane {
+    /// Sends in flight at once, for example 16.
+    pub workers: NonZeroU16,
+}
+
+impl Lane {
+    const fn of(workers: u16) -> Lane {
+        match NonZeroU16::new(workers) {
+            Some(workers) => Lane { workers },
+            None => Lane { workers: NonZeroU16::MIN },
+        }
+    }
+}
+
+impl Default for Lane {
+    fn default() -> Lane {
+        Lane::of(16)
+    }
+}
+
+/// The lanes that are always there.
+const LANES: [(&str, Lane); 3] =
+    [("realtime", Lane::of(64)), ("bulk", Lane::of(16)), ("default", Lane::of(16))];
+
+/// Messages of one type go to one lane.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// The message type, for example "send_bulk_messages".
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The lane's name, for example "bulk".
+    pub lane: LaneName,
+}
+
+/// The routes that apply when the file names none.
+const ROUTES: [(&str, &str); 2] = [("send_bulk_messages", "bulk"), ("execute_side_effect", "realtime")];
+
+/// How large things may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Largest content or payload of one message, in bytes, for example 262144.
+    pub content_bytes: usize,
+    /// Largest request body, in bytes; a stream of lines is not bound by it.
+    pub request_bytes: usize,
+    /// Most messages in one JSON array.
+    pub batch_items: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        let setup::Limits { content_bytes, request_bytes, batch_items } = setup::Limits::default();
+        Limits { content_bytes, request_bytes, batch_items }
+    }
+}
+
+/// The HTTP door.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, serde::Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    /// The address to listen on, for example "127.0.0.1:7662".
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+}
+
+impl Default for Server {
+    fn default() -> Server {
+        Server { listen: (Ipv4Addr::LOCALHOST, 7662).into() }
+    }
+}
+
+impl Config {
+    /// Reads the source and checks all of it.
+    pub fn load(source: Source, environment: &Environment) -> Result<Config, Problems> {
+        let text = match &source.file {
+            None => String::new(),
+            Some(file) => std::fs::read_to_string(file).map_err(|error| {
+                let what = format!("cannot be read: {error}");
+                let hint = "name another file with --config, or write one: pombo config example > pombo.toml";
+                Problems(vec![Problem::new(file.display().to_string(), what, hint)])
+            })?,
+        };
+        Config::parse(&text, source, environment)
+    }
+
+    /// Reads the same source again. Whoever calls keeps the old configuration if this fails.
+    pub fn reload(&self, environment: &Environment) -> Result<Config, Problems> {
+        Config::load(self.source.clone(), environment)
+    }
+
+    /// Reads a file's text. The source says where relative file names start.
+    pub fn parse(text: &str, source: Source, environment: &Environment) -> Result<Config, Problems> {
+        let mut table: Table = toml::from_str(text).map_err(|error| not_toml(text, &source, &error))?;
+        let folder = source.file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
+        let mut reading = Reading::default();
+        environment::expand(&mut table, environment, &mut reading.origins, &mut reading.problems);
+        if !table.contains_key("channels") {
+            table.insert("channels".into(), Value::Table(unconfigured(environment, &mut reading)));
+        }
+        let Reading { origins, problems } = &mut reading;
+        environment::override_with(&mut table, environment, &["profile"], origins, problems);
+
+        let profile = read_profile(&mut reading, table.remove("profile"), source.profile);
+        let lanes = read_lanes(&mut reading, table.remove("lanes"));
+        let routes = read_routes(&mut reading, table.remove("routes"), &lanes);
+        let policies = read_policies(&mut reading, table.remove("policies"), profile);
+        let channels = read_channels(&mut reading, table.remove("channels"), &folder);
+        check_channel_policies(&mut reading, &channels, &policies);
+        let limits = read_limits(&mut reading, table.remove("limits"));
+        let server = table.remove("server").and_then(|value| reading.table("server", value));
+        let server = reading.section("server", server.unwrap_or_default());
+        for name in table.keys() {
+            match LATER.iter().find(|(later, _)| later == name) {
+                Some((_, hint)) => reading.problems.say(name, "has no effect in this version", *hint),
+                None => reading.unknown(name, name, SECTIONS.into_iter()),
+            }
+        }
+        let Problems(mut problems) = reading.problems;
+        if !problems.is_empty() {
+            problems.sort();
+            problems.dedup();
+            return Err(Problems(problems));
+        }
+        Ok(Config { source, profile, lanes, routes, channels, policies, limits, server })
+    }
+
+    /// The policy of that name.
+    pub fn policy(&self, name: &str) -> Option<&Policy> {
+        self.policies.get(name)
+    }
+
+    /// What doors and engine need to know.
+    pub fn setup(&self) -> Setup {
+        let channels = self.channels.iter().map(|(name, channel)| {
+            let setup = ChannelSetup {
+                name: name.clone(),
+                kind: channel.kind(),
+                tenant: channel.common.tenant.clone(),
+                policy: effective(channel, &self.policies).expect("policies were checked"),
+                rules: Rules::for_kind(channel.kind(), &channel.rules).expect("rules were checked"),
+                on_unknown_outcome: channel.common.on_unknown_outcome,
+                destination: channel.destination().into(),
+                attempt_timeout: channel.common.attempt_timeout,
+                unready: channel.unready(),
+            };
+            (name.clone(), Arc::new(setup))
+        });
+        let lanes = self.lanes.iter().map(|(name, lane)| (name.clone(), LaneSetup { workers: lane.workers.get() }));
+        let routes = self.routes.iter().cloned().map(|Route { kind, lane }| setup::Route { kind, lane });
+        let Limits { content_bytes, request_bytes, batch_items } = self.limits;
+        Setup {
+            channels: channels.collect(),
+            lanes: lanes.collect(),
+            routes: routes.collect(),
+            limits: setup::Limits { content_bytes, request_bytes, batch_items },
+        }
+    }
+
+    /// The channels themselves, ready to send. One that is not set up answers every message with the reason.
+    pub fn channels(&self) -> Result<BTreeMap<ChannelName, Arc<dyn pombo_channels::Channel>>, Problems> {
+        let mut problems = Problems::default();
+        let mut channels = BTreeMap::new();
+        for (name, channel) in &self.channels {
+            match channel.build() {
+                Ok(built) => {
+                    channels.insert(name.clone(), built);
+                }
+                Err(found) => {
+                    for problem in found {
+                        let path = format!("channels.{name}.{}", problem.field);
+                        problems.say(path, problem.reason, problem.hint);
+                    }
+                }
+            }
+        }
+        if problems.0.is_empty() { Ok(channels) } else { Err(problems) }
+    }
+
+    /// The JSON schema of the whole file.
+    pub fn schema() -> serde_json::Value {
+        schemars::schema_for!(File).to_value()
+    }
+}
+
+fn not_toml(text: &str, source: &Source, error: &toml::de::Error) -> Problems {
+    let file = source.file.as_ref().map_or_else(|| "configuration".to_owned(), |file| file.display().to_string());
+    let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+    let path = line.map_or(file.clone(), |line| format!("{file}:{line}"));
+    Problems(vec![Problem::new(path, error.message(), "the file must be TOML: see `pombo config example`")])
+}
+
+/// The channels of a file that names none, with what the environment says about them.
+fn unconfigured(environment: &Environment, reading: &mut Reading) -> Table {
+    let mut channels = Table::new();
+    for (name, kind, variables) in channel::UNCONFIGURED {
+        let mut table = Table::new();
+        table.insert("kind".into(), Value::String(kind.as_str().into()));
+        for (key, variable) in variables {
+            if let Some(value) = environment.get(variable) {
+                table.insert((*key).into(), Value::String(value.into()));
+                reading.origins.note_outside(format!("channels.{name}.{key}"));
+            }
+        }
+        channels.insert(name.into(), Value::Table(table));
+    }
+    channels
+}
+
+fn read_profile(reading: &mut Reading, value: Option<Value>, flag: Option<Profile>) -> Profile {
+    let read = value.and_then(|value| match value.as_str() {
+        Some("production") => Some(Profile::Production),
+        Some("development") => Some(Profile::Development),
+        _ => {
+            let known = ["production", "development"];
+            let hint = suggestion(value.as_str().unwrap_or_default(), known);
+            reading.problems.say("profile", format!("{value} is no profile"), hint);
+            None
+        }
+    });
+    flag.or(read).unwrap_or_default()
+}
+
+fn read_lanes(reading: &mut Reading, value: Option<Value>) -> BTreeMap<LaneName, Lane> {
+    let mut lanes = BTreeMap::new();
+    let always = |name: &str| LANES.iter().find(|(known, _)| *known == name).map(|(_, lane)| *lane);
+    for (name, table) in sections::<LaneName>(reading, "lanes", value) {
+        let given = table.contains_key("workers");
+        let lane: Lane = reading.section(&format!("lanes.{name}"), table);
+        let lane = if given { lane } else { always(name.as_str()).unwrap_or_default() };
+        lanes.insert(name, lane);
+    }
+    for (name, lane) in LANES {
+        lanes.entry(name.parse().expect("built-in names are valid")).or_insert(lane);
+    }
+    lanes
+}
+
+fn read_routes(
+    reading: &mut Reading,
+    value: Option<Value>,
+    lanes: &BTreeMap<LaneName, Lane>,
+) -> Vec<Route> {
+    let Some(value) = value else {
+        let route = |(kind, lane): (&str, &str)| Route {
+            kind: kind.to_owned(),
+            lane: lane.parse().expect("built-in names are valid"),
+        };
+        return ROUTES.map(route).into();
+    };
+    let required: Table = [("type", "any"), ("lane", "default")]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), Value::String(value.to_owned())))
+        .collect();
+    let mut routes: Vec<Route> = Vec::new();
+    for (here, table) in reading.tables("routes", value) {
+        let Some(route) = reading.section_with::<Route>(&here, table, &required) else { continue };
+        if !lanes.contains_key(&route.lane) {
+            let what = format!("there is no lane `{}`", route.lane);
+            let hint = suggestion(route.lane.as_str(), lanes.keys().map(LaneName::as_str));
+            reading.problems.say(joined(&here, "lane"), what, format!("{hint}; or add [lanes.{}]", route.lane));
+        }
+        if routes.iter().any(|earlier| earlier.kind == route.kind) {
+            let what = format!("an earlier route already takes the type `{}`", route.kind);
+            reading.problems.say(joined(&here, "type"), what, "remove one of them");
+        }
+        routes.push(route);
+    }
+    routes
+}
+
+fn read_policies(
+    reading: &mut Reading,
+    value: Option<Value>,
+    profile: Profile,
+) -> BTreeMap<PolicyName, Policy> {
+    let built_in = Policy::BUILT_IN.iter().filter_map(|name| Policy::built_in(name, profile));
+    let mut policies: BTreeMap<_, _> = built_in.map(|policy| (policy.name.clone(), policy)).collect();
+    for (name, table) in sections::<PolicyName>(reading, "policies", value) {
+        let path = format!("policies.{name}");
+        let before = reading.problems.0.len();
+        let changes = channel::read_overrides(reading, &path, table);
+        let base = match policies.get(&name) {
+            Some(policy) => policy.clone(),
+            None => {
+                incomplete(reading, &path, &name, &changes);
+                blank(&name)
+            }
+        };
+        let policy = base.with(&changes);
+        if reading.problems.0.len() == before {
+            check_policy(reading, &path, &policy);
+        }
+        policies.insert(name, policy);
+    }
+    policies
+}
+
+/// A policy of one's own says at least how often and when.
+fn incomplete(reading: &mut Reading, path: &str, name: &PolicyName, changes: &Overrides) {
+    if changes.delays.is_some() || (changes.attempts.is_some() && changes.base.is_some()) {
+        return;
+    }
+    let known = Policy::BUILT_IN;
+    let near = suggestion(name.as_str(), known);
+    let near = if near.starts_with("did you mean") { near } else { format!("built in are {}", listed(known)) };
+    let hint = format!("give `delays`, or `attempts` and `base`; {near}");
+    reading.problems.say(path, "a new policy that is not complete", hint);
+}
+
+fn blank(name: &PolicyName) -> Policy {
+    let day = Span::from_hours(24);
+    Policy {
+        name: name.clone(),
+        attempts: 1,
+        delays: Delays::Listed(Vec::new()),
+        floor: Span::ZERO,
+        cap: day,
+        jitter: 0.0,
+        max_hint: day,
+        expires_after: None,
+    }
+}
+
+fn check_policy(reading: &mut Reading, path: &str, policy: &Policy) {
+    for bad in policy.problems() {
+        let what = match bad.problem.contains("24 h") {
+            true => format!("the whole schedule takes up to {}", policy.longest()),
+            false => "out of bounds".to_owned(),
+        };
+        reading.problems.say(joined(path, bad.field), what, bad.problem);
+    }
+}
+
+fn read_channels(
+    reading: &mut Reading,
+    value: Option<Value>,
+    folder: &Path,
+) -> BTreeMap<ChannelName, Channel> {
+    let mut channels = BTreeMap::new();
+    for (name, table) in sections::<ChannelName>(reading, "channels", value) {
+        if let Some(channel) = channel::read(reading, &format!("channels.{name}"), table, folder) {
+            channels.insert(name, channel);
+        }
+    }
+    channels
+}
+
+/// The policy that a channel follows, with its own changes; nothing if there is none of that name.
+fn effective(channel: &Channel, policies: &BTreeMap<PolicyName, Policy>) -> Option<Policy> {
+    policies.get(channel.policy()).map(|policy| policy.with(&channel.retry))
+}
+
+fn check_channel_policies(
+    reading: &mut Reading,
+    channels: &BTreeMap<ChannelName, Channel>,
+    policies: &BTreeMap<PolicyName, Policy>,
+) {
+    for (name, channel) in channels {
+        let path = format!("channels.{name}");
+        let Some(policy) = effective(channel, policies) else {
+            let what = format!("there is no policy `{}`", channel.policy());
+            let hint = suggestion(channel.policy(), policies.keys().map(PolicyName::as_str));
+            let hint = format!("{hint}; or add [policies.{}]", channel.policy());
+            reading.problems.say(joined(&path, "policy"), what, hint);
+            continue;
+        };
+        if channel.retry != Overrides::default() {
+            check_policy(reading, &joined(&path, "retry"), &policy);
+        }
+        // The built-in check knows claims by the policy's name; a claims channel may follow another one.
+        let day = Span::from_hours(24);
+        let unchecked = policy.name.as_str() != channel::default_policy(ChannelKind::Tiss);
+        if channel.kind() == ChannelKind::Tiss && unchecked && policy.longest() > day {
+            let what = format!("the whole schedule of `{}` takes up to {}", policy.name, policy.longest());
+            reading.problems.say(
+                joined(&path, "policy"),
+                what,
+                "a claim's whole schedule must fit in 24 h, so that the 48 h deadline leaves time to act",
+            );
+        }
+    }
+}
+
+fn read_limits(reading: &mut Reading, value: Option<Value>) -> Limits {
+    let table = value.and_then(|value| reading.table("limits", value)).unwrap_or_default();
+    let limits: Limits = reading.section("limits", table);
+    let mut check = |wrong: bool, key: &str, what: &str, hint: &str| {
+        if wrong {
+            reading.problems.say(joined("limits", key), what, hint);
+        }
+    };
+    check(limits.content_bytes == 0, "content_bytes", "nothing would fit", "for example 262144");
+    check(limits.batch_items == 0, "batch_items", "nothing would fit", "for example 10000");
+    check(
+        limits.request_bytes < limits.content_bytes,
+        "request_bytes",
+        "smaller than `content_bytes`, so that the largest content could not be sent in",
+        "make it larger, for example 8388608",
+    );
+    limits
+}
+
+/// The named tables below a section, with names that are fit to be names.
+fn sections<N: std::str::FromStr<Err = pombo_kernel::name::BadName>>(
+    reading: &mut Reading,
+    path: &str,
+    value: Option<Value>,
+) -> Vec<(N, Table)> {
+    let table = value.and_then(|value| reading.table(path, value)).unwrap_or_default();
+    let mut found = Vec::new();
+    for (name, value) in table {
+        let here = joined(path, &name);
+        let Some(table) = reading.table(&here, value) else { continue };
+        match name.parse() {
+            Ok(name) => found.push((name, table)),
+            Err(bad) => reading.problems.say(here, "not a name", bad.to_string()),
+        }
+    }
+    found
+}

@@ -1,0 +1,530 @@
+//! One channel of the file: its kind, what every kind has, and what only this kind has.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pombo_channels::secret::Secret;
+use pombo_channels::webhook::{Webhook, WebhookSettings};
+use pombo_channels::{BoxFuture, Envelope};
+use pombo_kernel::classify::{Rule, Rules};
+use pombo_kernel::kind::ChannelKind;
+use pombo_kernel::lifecycle::OnUnknownOutcome;
+use pombo_kernel::name::{PolicyName, Tenant};
+use pombo_kernel::policy::Overrides;
+use pombo_kernel::reply::{Fault, FaultKind, Reply};
+use pombo_kernel::time::Span;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::{Map, json};
+use toml::{Table, Value};
+use url::Url;
+
+use super::environment::joined;
+use super::problem::suggestion;
+use super::section::{Key, Reading, keys_of};
+
+/// A configured outlet.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    pub common: Common,
+    /// Changes to the policy, for this channel only.
+    pub retry: Overrides,
+    /// Rules of classification that come before the built-in ones.
+    pub rules: Vec<Rule>,
+    pub settings: Settings,
+}
+
+/// What every kind of channel has.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Common {
+    /// The retry policy, by name; by default the one of the channel's kind.
+    pub policy: Option<PolicyName>,
+    /// Whose channel it is, for example "default".
+    pub tenant: Tenant,
+    /// When nobody knows whether a message went out: "resend" it, or "hold" it for an operator.
+    pub on_unknown_outcome: OnUnknownOutcome,
+    /// Longest time that one attempt may take, for example "30s".
+    pub attempt_timeout: Span,
+}
+
+impl Default for Common {
+    fn default() -> Common {
+        Common {
+            policy: None,
+            tenant: Tenant::default(),
+            on_unknown_outcome: OnUnknownOutcome::default(),
+            attempt_timeout: Span::from_secs(30),
+        }
+    }
+}
+
+/// What only one kind has.
+#[derive(Clone, Debug)]
+pub enum Settings {
+    Evolution(Evolution),
+    Smtp(Smtp),
+    Resend(Resend),
+    Tiss(Tiss),
+    Webhook(WebhookSettings),
+    Null(Null),
+}
+
+/// WhatsApp through Evolution API.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Evolution {
+    /// Where Evolution API answers, for example "https://evolution.example".
+    #[schemars(with = "Option<String>")]
+    pub base_url: Option<Url>,
+    /// The instance that messages go out from, for example "clinic".
+    pub instance: Option<String>,
+    /// Evolution's key, from the environment: "${EVOLUTION_API_KEY}".
+    pub api_key: Option<Secret>,
+    /// A file that holds Evolution's key, instead of `api_key`.
+    pub api_key_file: Option<PathBuf>,
+}
+
+/// E-mail to an SMTP server.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Smtp {
+    /// The server, for example "smtps://user:${SMTP_PASSWORD}@mail.example:465".
+    #[schemars(with = "Option<String>")]
+    pub url: Option<Url>,
+}
+
+/// E-mail through Resend.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Resend {
+    /// Where Resend answers; only a test has a reason to change it.
+    #[schemars(with = "String")]
+    pub base_url: Url,
+    /// Resend's key, from the environment: "${RESEND_API_KEY}".
+    pub api_key: Option<Secret>,
+    /// A file that holds Resend's key, instead of `api_key`.
+    pub api_key_file: Option<PathBuf>,
+}
+
+impl Default for Resend {
+    fn default() -> Resend {
+        Resend {
+            base_url: Url::parse("https://api.resend.com").expect("a fixed address"),
+            api_key: None,
+            api_key_file: None,
+        }
+    }
+}
+
+/// Medical claims: TISS over SOAP.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tiss {
+    /// The operator's web service, for example "https://tiss.operator.example/services".
+    #[schemars(with = "Option<String>")]
+    pub url: Option<Url>,
+}
+
+/// Files that hold what must not stand in the configuration; the rest of a webhook channel's settings is the
+/// channel's own type.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebhookFiles {
+    /// A file that holds the signing secret, instead of `secret`.
+    pub secret_file: Option<PathBuf>,
+    /// A file that holds the secret before this one, instead of `previous_secret`.
+    pub previous_secret_file: Option<PathBuf>,
+}
+
+/// Counts and forgets.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Null {}
+
+impl Channel {
+    pub fn kind(&self) -> ChannelKind {
+        match self.settings {
+            Settings::Evolution(_) => ChannelKind::Evolution,
+            Settings::Smtp(_) => ChannelKind::Smtp,
+            Settings::Resend(_) => ChannelKind::Resend,
+            Settings::Tiss(_) => ChannelKind::Tiss,
+            Settings::Webhook(_) => ChannelKind::Webhook,
+            Settings::Null(_) => ChannelKind::Null,
+        }
+    }
+
+    /// The name of the policy that it follows.
+    pub fn policy(&self) -> &str {
+        self.common.policy.as_ref().map_or(default_policy(self.kind()), PolicyName::as_str)
+    }
+
+    /// What a fault is common to, where the recipient does not decide it.
+    pub fn destination(&self) -> String {
+        let host = |url: &Option<Url>| url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned();
+        match &self.settings {
+            Settings::Evolution(it) => it.instance.clone().unwrap_or_default(),
+            Settings::Smtp(it) => host(&it.url),
+            Settings::Resend(it) => it.base_url.host_str().unwrap_or_default().to_owned(),
+            Settings::Tiss(it) => host(&it.url),
+            Settings::Webhook(_) | Settings::Null(_) => String::new(),
+        }
+    }
+
+    /// Why nothing can be sent through it, and what to do; nothing if it can.
+    pub fn unready(&self) -> Option<String> {
+        let kind = self.kind();
+        if matches!(kind, ChannelKind::Webhook | ChannelKind::Null) {
+            return None;
+        }
+        let honest = format!("this version does not send through {kind} yet");
+        let missing = self.missing();
+        if missing.is_empty() {
+            return Some(honest);
+        }
+        Some(format!("not set up: set {}; and {honest}", missing.join(", ")))
+    }
+
+    /// The channel itself, ready to send.
+    pub fn build(&self) -> Result<Arc<dyn pombo_channels::Channel>, Vec<pombo_kernel::content::Problem>> {
+        Ok(match (&self.settings, self.unready()) {
+            (Settings::Webhook(settings), _) => Arc::new(Webhook::new(settings)?),
+            (Settings::Null(_), _) => Arc::new(pombo_channels::null::Null::default()),
+            (_, reason) => Arc::new(Unready { reason: reason.unwrap_or_default() }),
+        })
+    }
+
+    /// The variables that would set up what is missing.
+    fn missing(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        let mut need = |given: bool, name| {
+            if !given {
+                names.push(name);
+            }
+        };
+        match &self.settings {
+            Settings::Evolution(it) => {
+                need(it.base_url.is_some(), "EVOLUTION_BASE_URL");
+                need(it.api_key.is_some(), "EVOLUTION_API_KEY");
+                need(it.instance.is_some(), "EVOLUTION_INSTANCE");
+            }
+            Settings::Smtp(it) => need(it.url.is_some(), "SMTP_URL"),
+            Settings::Resend(it) => need(it.api_key.is_some(), "RESEND_API_KEY"),
+            Settings::Tiss(it) => need(it.url.is_some(), "TISS_URL"),
+            Settings::Webhook(_) | Settings::Null(_) => {}
+        }
+        names
+    }
+}
+
+/// Stands for a channel that cannot send: every attempt says why, and so ends in a hold, not in a dead letter.
+#[derive(Debug)]
+struct Unready {
+    reason: String,
+}
+
+impl Unready {
+    fn fault(&self) -> Fault {
+        Fault { kind: FaultKind::NotConfigured, text: self.reason.clone() }
+    }
+}
+
+impl pombo_channels::Channel for Unready {
+    fn send<'a>(&'a self, _: &'a Envelope, _: Duration) -> BoxFuture<'a, Reply> {
+        Box::pin(async { Reply::Unreachable(self.fault()) })
+    }
+
+    fn probe(&self, _: Duration) -> BoxFuture<'_, Result<Option<String>, Fault>> {
+        Box::pin(async { Err(self.fault()) })
+    }
+}
+
+/// The policy of a kind, unless a channel names another.
+pub fn default_policy(kind: ChannelKind) -> &'static str {
+    match kind {
+        ChannelKind::Evolution => "whatsapp",
+        ChannelKind::Smtp => "smtp",
+        ChannelKind::Resend => "resend",
+        ChannelKind::Tiss => "claims",
+        ChannelKind::Webhook | ChannelKind::Null => "webhook",
+    }
+}
+
+/// The channels that are there when the file names none, each fed from well-known variables.
+pub(super) const UNCONFIGURED: [(&str, ChannelKind, &[(&str, &str)]); 5] = [
+    (
+        "whatsapp",
+        ChannelKind::Evolution,
+        &[
+            ("base_url", "EVOLUTION_BASE_URL"),
+            ("instance", "EVOLUTION_INSTANCE"),
+            ("api_key", "EVOLUTION_API_KEY"),
+        ],
+    ),
+    ("email", ChannelKind::Smtp, &[("url", "SMTP_URL")]),
+    ("resend", ChannelKind::Resend, &[("api_key", "RESEND_API_KEY"), ("base_url", "RESEND_BASE_URL")]),
+    ("claims", ChannelKind::Tiss, &[("url", "TISS_URL")]),
+    ("webhook", ChannelKind::Webhook, &[("secret", "WEBHOOK_SECRET")]),
+];
+
+fn settings_keys(kind: ChannelKind) -> Vec<Key> {
+    match kind {
+        ChannelKind::Evolution => keys_of::<Evolution>(),
+        ChannelKind::Smtp => keys_of::<Smtp>(),
+        ChannelKind::Resend => keys_of::<Resend>(),
+        ChannelKind::Tiss => keys_of::<Tiss>(),
+        ChannelKind::Webhook => [keys_of::<WebhookSettings>(), keys_of::<WebhookFiles>()].concat(),
+        ChannelKind::Null => keys_of::<Null>(),
+    }
+}
+
+/// Reads one channel; nothing if not even its kind is known. `folder` is where relative file names start.
+pub(super) fn read(reading: &mut Reading, path: &str, mut table: Table, folder: &Path) -> Option<Channel> {
+    let kind = read_kind(reading, path, table.remove("kind"))?;
+    let retry = table.remove("retry").and_then(|value| reading.table(&joined(path, "retry"), value));
+    let retry = retry.map(|retry| read_overrides(reading, &joined(path, "retry"), retry)).unwrap_or_default();
+    let rules = table.remove("rules").map(|value| read_rules(reading, &joined(path, "rules"), value));
+
+    let own = settings_keys(kind);
+    let is_common = |name: &str| keys_of::<Common>().iter().any(|key| key.name == name);
+    let (mut common, mut settings) = (Table::new(), Table::new());
+    for (name, value) in table {
+        if is_common(&name) {
+            common.insert(name, value);
+        } else if own.iter().any(|key| key.name == name) {
+            settings.insert(name, value);
+        } else {
+            refuse_key(reading, path, &name, kind);
+        }
+    }
+    let common: Common = reading.section(path, common);
+    let most = Span::from_mins(10);
+    if common.attempt_timeout == Span::ZERO || common.attempt_timeout > most {
+        let what = format!("{} is out of bounds", common.attempt_timeout);
+        reading.problems.say(joined(path, "attempt_timeout"), what, format!("more than nothing, at most {most}"));
+    }
+    let settings = read_settings(reading, path, kind, settings, folder);
+    Some(Channel { common, retry, rules: rules.unwrap_or_default(), settings })
+}
+
+fn read_kind(reading: &mut Reading, path: &str, value: Option<Value>) -> Option<ChannelKind> {
+    let here = joined(path, "kind");
+    let known = || ChannelKind::ALL.iter().map(|kind| kind.as_str());
+    let Some(value) = value else {
+        reading.problems.say(here, "missing", suggestion("", known()));
+        return None;
+    };
+    let kind = value.as_str().and_then(|text| text.parse().ok());
+    if kind.is_none() {
+        let word = value.as_str().unwrap_or_default();
+        reading.problems.say(here, format!("{value} is no kind of channel"), suggestion(word, known()));
+    }
+    kind
+}
+
+/// Says which kind a misplaced key belongs to, or which key was perhaps meant.
+fn refuse_key(reading: &mut Reading, path: &str, name: &str, kind: ChannelKind) {
+    let here = joined(path, name);
+    let has = |other: &ChannelKind| settings_keys(*other).iter().any(|key| key.name == name);
+    if let Some(other) = ChannelKind::ALL.into_iter().find(has) {
+        let hint = format!("`{name}` is a setting of kind `{other}`: remove it, or change `kind`");
+        reading.problems.say(here, format!("a channel of kind `{kind}` has no such key"), hint);
+        return;
+    }
+    let keys: Vec<Key> = settings_keys(kind).into_iter().chain(keys_of::<Common>()).collect();
+    let known = ["kind", "retry", "rules"].into_iter().chain(keys.iter().map(|key| key.name.as_str()));
+    reading.unknown(&here, name, known);
+}
+
+fn read_settings(
+    reading: &mut Reading,
+    path: &str,
+    kind: ChannelKind,
+    table: Table,
+    folder: &Path,
+) -> Settings {
+    match kind {
+        ChannelKind::Evolution => {
+            let mut it: Evolution = reading.section(path, table);
+            web_address(reading, &joined(path, "base_url"), it.base_url.as_ref());
+            it.api_key = secret(reading, path, "api_key", it.api_key, it.api_key_file.as_deref(), folder);
+            Settings::Evolution(it)
+        }
+        ChannelKind::Smtp => {
+            let it: Smtp = reading.section(path, table);
+            mail_address(reading, &joined(path, "url"), it.url.as_ref());
+            Settings::Smtp(it)
+        }
+        ChannelKind::Resend => {
+            let mut it: Resend = reading.section(path, table);
+            web_address(reading, &joined(path, "base_url"), Some(&it.base_url));
+            it.api_key = secret(reading, path, "api_key", it.api_key, it.api_key_file.as_deref(), folder);
+            Settings::Resend(it)
+        }
+        ChannelKind::Tiss => {
+            let it: Tiss = reading.section(path, table);
+            web_address(reading, &joined(path, "url"), it.url.as_ref());
+            Settings::Tiss(it)
+        }
+        ChannelKind::Webhook => {
+            let is_file = |name: &str| keys_of::<WebhookFiles>().iter().any(|key| key.name == name);
+            let (files, own) = table.into_iter().partition(|(name, _)| is_file(name));
+            let files: WebhookFiles = reading.section(path, files);
+            let it: WebhookSettings = reading.section(path, own);
+            Settings::Webhook(read_webhook(reading, path, it, &files, folder))
+        }
+        ChannelKind::Null => Settings::Null(reading.section(path, table)),
+    }
+}
+
+fn read_webhook(
+    reading: &mut Reading,
+    path: &str,
+    mut it: WebhookSettings,
+    files: &WebhookFiles,
+    folder: &Path,
+) -> WebhookSettings {
+    let before = reading.problems.0.len();
+    it.secret = secret(reading, path, "secret", it.secret, files.secret_file.as_deref(), folder);
+    let file = files.previous_secret_file.as_deref();
+    it.previous_secret = secret(reading, path, "previous_secret", it.previous_secret, file, folder);
+    it.ca_file = it.ca_file.map(|file| folder.join(file));
+    if reading.problems.0.len() == before
+        && let Err(found) = Webhook::new(&it)
+    {
+        for problem in found {
+            reading.problems.say(joined(path, &problem.field), problem.reason, problem.hint);
+        }
+    }
+    it
+}
+
+/// A credential comes from the environment or from a file; one that stands in the configuration is refused,
+/// since configuration is copied, committed and mailed around.
+fn secret(
+    reading: &mut Reading,
+    path: &str,
+    key: &str,
+    given: Option<Secret>,
+    file: Option<&Path>,
+    folder: &Path,
+) -> Option<Secret> {
+    let here = joined(path, key);
+    let file_here = format!("{here}_file");
+    if given.is_some() && !reading.origins.outside(&here) {
+        let variable = format!("{}_{}", path.rsplit('.').next().unwrap_or_default(), key);
+        let variable = variable.replace('-', "_").to_ascii_uppercase();
+        let hint = format!("write \"${{{variable}}}\" and set that variable, or use `{key}_file`");
+        reading.problems.say(here, "a secret stands in the file", hint);
+        return None;
+    }
+    let Some(file) = file else { return given };
+    if given.is_some() {
+        reading.problems.say(file_here, format!("given together with `{key}`"), "keep one of them");
+        return None;
+    }
+    match std::fs::read_to_string(folder.join(file)) {
+        Ok(text) if !text.trim().is_empty() => Some(Secret::new(text.trim())),
+        Ok(_) => {
+            reading.problems.say(file_here, format!("{} is empty", file.display()), "put the secret into it");
+            None
+        }
+        Err(error) => {
+            let what = format!("{} cannot be read: {error}", file.display());
+            reading.problems.say(file_here, what, "name a file that this user may read");
+            None
+        }
+    }
+}
+
+fn web_address(reading: &mut Reading, path: &str, url: Option<&Url>) {
+    let Some(url) = url else { return };
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        let what = format!("`{}:` is not an address of the web", url.scheme());
+        reading.problems.say(path, what, "write https://host/path");
+    }
+    literal_password(reading, path, url);
+}
+
+fn mail_address(reading: &mut Reading, path: &str, url: Option<&Url>) {
+    let Some(url) = url else { return };
+    if !matches!(url.scheme(), "smtp" | "smtps") || url.host_str().is_none() {
+        let what = format!("`{}:` is not an address of a mail server", url.scheme());
+        reading.problems.say(path, what, "write smtp://host:587 or smtps://host:465");
+    }
+    literal_password(reading, path, url);
+}
+
+fn literal_password(reading: &mut Reading, path: &str, url: &Url) {
+    if url.password().is_some() && !reading.origins.outside(path) {
+        let hint = "put ${VARIABLE} in its place, or the whole address in a variable";
+        reading.problems.say(path, "a password stands in the file", hint);
+    }
+}
+
+/// Changes to a policy, where a list of delays and a doubling one exclude each other.
+pub(super) fn read_overrides(reading: &mut Reading, path: &str, table: Table) -> Overrides {
+    let overrides: Overrides = reading.section(path, table);
+    if overrides.delays.is_some() && overrides.base.is_some() {
+        reading.problems.say(joined(path, "base"), "given together with `delays`", "keep one of them");
+    }
+    overrides
+}
+
+fn read_rules(reading: &mut Reading, path: &str, value: Value) -> Vec<Rule> {
+    let required: Table = [("verdict", "transient"), ("category", "any")]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), Value::String(value.to_owned())))
+        .collect();
+    let mut rules = Vec::new();
+    for (here, table) in reading.tables(path, value) {
+        let before = reading.problems.0.len();
+        let rule: Option<Rule> = reading.section_with(&here, table, &required);
+        let Some(rule) = rule.filter(|_| reading.problems.0.len() == before) else { continue };
+        for bad in Rules::check(std::slice::from_ref(&rule)) {
+            let at = bad.field.map_or_else(|| here.clone(), |field| joined(&here, field));
+            reading.problems.say(at, bad.problem, bad.hint);
+        }
+        rules.push(rule);
+    }
+    rules
+}
+
+/// The settings of each kind beside the common ones, one object a kind.
+impl JsonSchema for Channel {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Channel".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let shapes = ChannelKind::ALL.map(|kind| {
+            let own = match kind {
+                ChannelKind::Evolution => Evolution::json_schema(generator),
+                ChannelKind::Smtp => Smtp::json_schema(generator),
+                ChannelKind::Resend => Resend::json_schema(generator),
+                ChannelKind::Tiss => Tiss::json_schema(generator),
+                ChannelKind::Webhook => WebhookSettings::json_schema(generator),
+                ChannelKind::Null => Null::json_schema(generator),
+            };
+            let mut properties = Map::new();
+            let about = "What it sends through: evolution, smtp, resend, tiss, webhook or null.";
+            properties.insert("kind".into(), json!({"const": kind.as_str(), "description": about}));
+            let files = (kind == ChannelKind::Webhook).then(|| WebhookFiles::json_schema(generator));
+            for schema in [Common::json_schema(generator), own].into_iter().chain(files) {
+                let found = schema.as_object().and_then(|object| object.get("properties")?.as_object().cloned());
+                properties.extend(found.unwrap_or_default());
+            }
+            properties.insert("retry".into(), generator.subschema_for::<Overrides>().to_value());
+            properties.insert("rules".into(), generator.subschema_for::<Vec<Rule>>().to_value());
+            json!({
+                "type": "object",
+                "title": kind.as_str(),
+                "properties": properties,
+                "required": ["kind"],
+                "additionalProperties": false,
+            })
+        });
+        json_schema!({"description": "One channel; its `kind` decides which settings it has.", "oneOf": shapes})
+    }
+}

@@ -1,0 +1,274 @@
+//! What the environment adds to the file: `${NAME}` in its strings, and `POMBO_SECTION__KEY` in its place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use toml::{Table, Value};
+
+use super::problem::Problems;
+
+/// The variables that configuration is read with. Handed in, so that a test needs no process of its own.
+#[derive(Clone, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+/// The values stay hidden: many of them are credentials.
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Names that begin as an override does, and mean something else.
+const RESERVED: [&str; 6] =
+    ["POMBO_SERVER", "POMBO_API_KEY", "POMBO_ADMIN_KEY", "POMBO_LOG", "POMBO_CONFIG", "POMBO_DATA"];
+
+const PREFIX: &str = "POMBO_";
+
+impl Environment {
+    /// The variables of this process; those that are not text are passed over.
+    pub fn of_process() -> Environment {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Environment(std::env::vars_os().filter_map(text).collect())
+    }
+
+    /// A variable's value; one that is set to nothing counts as not set.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The overrides: variable, path of keys, value. `scalars` are the keys that stand outside any section.
+    fn overrides<'a>(&'a self, scalars: &[&str]) -> impl Iterator<Item = (&'a str, Vec<String>, &'a str)> {
+        self.0.iter().filter_map(move |(name, value)| {
+            let path = name.strip_prefix(PREFIX)?.to_ascii_lowercase();
+            let keys: Vec<String> = path.split("__").map(str::to_owned).collect();
+            let meant = keys.len() > 1 || scalars.contains(&path.as_str());
+            let reserved = RESERVED.contains(&name.as_str());
+            (meant && !reserved).then_some((name.as_str(), keys, value.as_str()))
+        })
+    }
+}
+
+impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Environment {
+        Environment(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+/// Where values came from, by path, as far as it matters.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    /// Strings that hold something from the environment.
+    expanded: BTreeSet<String>,
+    /// Values that are a variable's text, with its name.
+    overridden: BTreeMap<String, String>,
+}
+
+impl Origins {
+    /// The value does not stand in the file as it is.
+    pub(super) fn outside(&self, path: &str) -> bool {
+        self.expanded.contains(path) || self.overridden.contains_key(path)
+    }
+
+    /// The variable that the value is the text of.
+    pub(super) fn variable(&self, path: &str) -> Option<&str> {
+        self.overridden.get(path).map(String::as_str)
+    }
+
+    pub(super) fn note_outside(&mut self, path: String) {
+        self.expanded.insert(path);
+    }
+}
+
+/// Puts the environment's values in the place of every `${NAME}`.
+pub(super) fn expand(
+    table: &mut Table,
+    environment: &Environment,
+    origins: &mut Origins,
+    problems: &mut Problems,
+) {
+    for (key, value) in table.iter_mut() {
+        expand_value(value, key, environment, origins, problems);
+    }
+}
+
+fn expand_value(
+    value: &mut Value,
+    path: &str,
+    environment: &Environment,
+    origins: &mut Origins,
+    problems: &mut Problems,
+) {
+    match value {
+        Value::String(text) => match expanded(text, environment) {
+            Ok(None) => {}
+            Ok(Some((new, Used::Environment))) => {
+                *text = new;
+                origins.expanded.insert(path.to_owned());
+            }
+            Ok(Some((new, Used::Escape))) => *text = new,
+            Err(Unexpanded::Missing(names)) => {
+                for name in names {
+                    problems.say(
+                        path,
+                        format!("the variable `{name}` is not set"),
+                        format!("set {name}, or write $${{{name}}} for the characters themselves"),
+                    );
+                }
+                // Whatever else is wrong with the value is a consequence.
+                origins.expanded.insert(path.to_owned());
+            }
+            Err(Unexpanded::Unclosed) => {
+                problems.say(path, "`${` without its `}`", "write ${NAME}, or $${ for the characters themselves");
+            }
+        },
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                expand_value(item, &format!("{path}[{index}]"), environment, origins, problems);
+            }
+        }
+        Value::Table(table) => {
+            for (key, value) in table.iter_mut() {
+                expand_value(value, &format!("{path}.{key}"), environment, origins, problems);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Used {
+    Environment,
+    /// Only `$${`, which stands for itself.
+    Escape,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Unexpanded {
+    Missing(Vec<String>),
+    Unclosed,
+}
+
+/// The text with its variables filled in; nothing if it has none.
+fn expanded(text: &str, environment: &Environment) -> Result<Option<(String, Used)>, Unexpanded> {
+    let mut out = String::with_capacity(text.len());
+    let mut used = None;
+    let mut missing = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        if let Some(before) = rest[..at].strip_suffix('$') {
+            out.push_str(before);
+            out.push_str("${");
+            rest = &rest[at + 2..];
+            used = used.or(Some(Used::Escape));
+            continue;
+        }
+        out.push_str(&rest[..at]);
+        let inside = &rest[at + 2..];
+        let end = inside.find('}').ok_or(Unexpanded::Unclosed)?;
+        let name = inside[..end].trim();
+        match environment.get(name) {
+            Some(value) => out.push_str(value),
+            None => missing.push(name.to_owned()),
+        }
+        rest = &inside[end + 1..];
+        used = Some(Used::Environment);
+    }
+    out.push_str(rest);
+    if missing.is_empty() { Ok(used.map(|used| (out, used))) } else { Err(Unexpanded::Missing(missing)) }
+}
+
+/// Lays the overrides over the file's values, as text; what type a text must have is known where it is read.
+///
+/// A name in a variable has no `-` and no lower case, so an existing key that differs only there is meant.
+pub(super) fn override_with(
+    table: &mut Table,
+    environment: &Environment,
+    scalars: &[&str],
+    origins: &mut Origins,
+    problems: &mut Problems,
+) {
+    for (variable, keys, value) in environment.overrides(scalars) {
+        let mut path = String::new();
+        let mut place = &mut *table;
+        let Some((last, sections)) = keys.split_last() else { continue };
+        let mut fits = keys.iter().all(|key| !key.is_empty());
+        for key in sections {
+            let key = known_spelling(place, key);
+            path = joined(&path, &key);
+            let below = place.entry(key).or_insert_with(|| Value::Table(Table::new()));
+            match below {
+                Value::Table(below) => place = below,
+                _ => {
+                    fits = false;
+                    break;
+                }
+            }
+        }
+        if !fits {
+            let what = format!("the variable `{variable}` names no value");
+            problems.say(variable, what, "write POMBO_SECTION__NAME__KEY; lists are set in the file");
+            continue;
+        }
+        let key = known_spelling(place, last);
+        path = joined(&path, &key);
+        place.insert(key, Value::String(value.to_owned()));
+        origins.overridden.insert(path, variable.to_owned());
+    }
+}
+
+fn known_spelling(table: &Table, key: &str) -> String {
+    let same = |known: &&String| known.replace('-', "_").eq_ignore_ascii_case(key);
+    table.keys().find(same).cloned().unwrap_or_else(|| key.to_owned())
+}
+
+/// `a` and `b` are `a.b`.
+pub(super) fn joined(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<Option<&str>, Unexpanded>) {
+        let environment = [("HOST", "h.example"), ("EMPTY", "")].into_iter().collect();
+        let got = expanded(text, &environment).map(|it| it.map(|(text, _)| text));
+        assert_eq!(got, expected.map(|it| it.map(str::to_owned)), "{text}");
+    }
+
+    #[test]
+    fn variables_are_filled_in_and_can_be_escaped() {
+        check("plain $ text", Ok(None));
+        check("https://${HOST}/a", Ok(Some("https://h.example/a")));
+        check("${HOST}${ HOST }", Ok(Some("h.exampleh.example")));
+        check("$${HOST}", Ok(Some("${HOST}")));
+        check("$${HOST} is ${HOST}", Ok(Some("${HOST} is h.example")));
+        check("${NONE} ${EMPTY}", Err(Unexpanded::Missing(vec!["NONE".into(), "EMPTY".into()])));
+        check("${HOST", Err(Unexpanded::Unclosed));
+    }
+
+    #[test]
+    fn an_override_finds_a_key_that_a_variable_cannot_spell() {
+        let mut table: Table = toml::from_str("[channels.ops-webhook]\nkind = 'webhook'").unwrap();
+        let environment = [("POMBO_CHANNELS__OPS_WEBHOOK__TENANT", "a"), ("POMBO_SERVER", "x")];
+        let (mut origins, mut problems) = (Origins::default(), Problems::default());
+        override_with(&mut table, &environment.into_iter().collect(), &[], &mut origins, &mut problems);
+        assert_eq!(problems, Problems::default());
+        assert_eq!(table["channels"]["ops-webhook"]["tenant"].as_str(), Some("a"));
+        assert_eq!(
+            origins.variable("channels.ops-webhook.tenant"),
+            Some("POMBO_CHANNELS__OPS_WEBHOOK__TENANT")
+        );
+    }
+
+    #[test]
+    fn an_override_into_a_list_is_refused() {
+        let mut table: Table = toml::from_str("[[routes]]\ntype = 'a'").unwrap();
+        let environment = [("POMBO_ROUTES__0__LANE", "bulk"), ("POMBO_LANES____WORKERS", "1")];
+        let (mut origins, mut problems) = (Origins::default(), Problems::default());
+        override_with(&mut table, &environment.into_iter().collect(), &[], &mut origins, &mut problems);
+        let paths: Vec<&str> = problems.0.iter().map(|problem| problem.path.as_str()).collect();
+        assert_eq!(paths, ["POMBO_LANES____WORKERS", "POMBO_ROUTES__0__LANE"]);
+    }
+}

@@ -1,0 +1,208 @@
+//! Logs, which must never hold up the engine: a reader that stops reading costs lines, not deliveries.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that may wait for the reader before new ones are dropped.
+const WAITING_MAX: usize = 8_192;
+
+/// How long an ending process waits for the reader to take the last lines.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// What is logged unless `POMBO_LOG` says otherwise.
+pub const DEFAULT_FILTER: &str = "info";
+
+/// Sends the program's logs to standard error: for people on a terminal, as JSON elsewhere.
+///
+/// `filter` reads like `info` or `pombo_engine=debug,info`. Keep the result until the end: dropping it writes
+/// what is still waiting.
+pub fn start(filter: Option<&str>) -> Result<Log, BadFilter> {
+    let text = filter.unwrap_or(DEFAULT_FILTER);
+    let filter = EnvFilter::try_new(text).map_err(|error| BadFilter(text.to_owned(), error.to_string()))?;
+    let (writer, log) = writer(io::stderr(), WAITING_MAX);
+    let terminal = io::stderr().is_terminal();
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    if terminal {
+        let subscriber = subscriber.with_ansi(!plain).with_target(false).compact().finish();
+        let _ = tracing::subscriber::set_global_default(subscriber);
+    } else {
+        let subscriber = subscriber.json().flatten_event(true).with_current_span(false).finish();
+        let _ = tracing::subscriber::set_global_default(subscriber);
+    }
+    Ok(log)
+}
+
+/// A filter that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the log filter {0:?} cannot be read: {1}")]
+pub struct BadFilter(pub String, pub String);
+
+/// The running log. Dropping it writes what is still waiting, as far as the reader takes it soon.
+#[derive(Debug)]
+pub struct Log {
+    lines: SyncSender<Line>,
+    dropped: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Log {
+    /// Lines that were dropped because nobody read them.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let (done, written) = sync_channel(1);
+        // A full queue has a stuck reader behind it: there is nobody to say the last words to.
+        if self.lines.try_send(Line::Last(done)).is_ok() && written.recv_timeout(LAST_WORDS).is_ok() {
+            let _ = self.thread.take().map(JoinHandle::join);
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Line {
+    Text(Vec<u8>),
+    Last(SyncSender<()>),
+}
+
+/// Gives each event a buffer of its own, which joins the queue as one line.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    lines: SyncSender<Line>,
+    dropped: Arc<AtomicU64>,
+}
+
+fn writer(out: impl Write + Send + 'static, waiting: usize) -> (Writer, Log) {
+    let (lines, queue) = sync_channel(waiting);
+    let dropped = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&dropped);
+    let thread = std::thread::Builder::new().name("log".into()).spawn(move || write_all(&queue, out, &counter));
+    let log = Log { lines: lines.clone(), dropped: Arc::clone(&dropped), thread: thread.ok() };
+    (Writer { lines, dropped }, log)
+}
+
+fn write_all(queue: &Receiver<Line>, mut out: impl Write, dropped: &AtomicU64) {
+    let mut told = 0;
+    while let Ok(line) = queue.recv() {
+        match line {
+            Line::Text(text) => {
+                let _ = out.write_all(&text);
+                let now = dropped.load(Ordering::Relaxed);
+                if now > told {
+                    let _ = writeln!(out, "{{\"level\":\"WARN\",\"message\":\"{} log lines were dropped\"}}", now - told);
+                    told = now;
+                }
+            }
+            Line::Last(done) => {
+                let _ = out.flush();
+                let _ = done.try_send(());
+                return;
+            }
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for Writer {
+    type Writer = Event<'a>;
+    fn make_writer(&'a self) -> Event<'a> {
+        Event { writer: self, text: Vec::new() }
+    }
+}
+
+/// One event on its way into the queue.
+#[derive(Debug)]
+pub struct Event<'a> {
+    writer: &'a Writer,
+    text: Vec<u8>,
+}
+
+impl Write for Event<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Event<'_> {
+    fn drop(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        if text.is_empty() {
+            return;
+        }
+        if let Err(TrySendError::Full(_)) = self.writer.lines.try_send(Line::Text(text)) {
+            self.writer.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A reader that never reads: every write waits until the test lets go.
+    struct Stuck(Arc<Mutex<()>>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            drop(self.0.lock());
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_come_out_whole_and_the_last_ones_are_not_lost() {
+        let kept = Kept::default();
+        let (writer, log) = writer(kept.clone(), 10);
+        for n in 0..3 {
+            let mut event = writer.make_writer();
+            write!(event, "line ").unwrap();
+            writeln!(event, "{n}").unwrap();
+        }
+        drop(log);
+        assert_eq!(String::from_utf8(kept.0.lock().unwrap().clone()).unwrap(), "line 0\nline 1\nline 2\n");
+    }
+
+    #[test]
+    fn a_stuck_reader_costs_lines_and_no_time() {
+        let gate = Arc::new(Mutex::new(()));
+        let shut = gate.lock().unwrap();
+        let (writer, log) = writer(Stuck(Arc::clone(&gate)), 4);
+        for _ in 0..100 {
+            writeln!(writer.make_writer(), "line").unwrap();
+        }
+        assert!(log.dropped() >= 95, "{}", log.dropped());
+        drop(log);
+        drop(shut);
+    }
+}

@@ -1,0 +1,5 @@
+//! The `pombo` command. Everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    pombo::cli::run()
+}

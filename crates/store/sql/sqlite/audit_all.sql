@@ -1,0 +1,1 @@
+SELECT sequence, position, at, count, hash, entries FROM audit ORDER BY sequence

@@ -1,0 +1,3 @@
+-- position; the block that holds it and those after: index audit_by_position
+SELECT position, entries FROM audit
+WHERE position >= (SELECT position FROM audit WHERE position <= ?1 ORDER BY position DESC LIMIT 1) ORDER BY position

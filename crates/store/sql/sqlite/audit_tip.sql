@@ -1,0 +1,2 @@
+-- the last block
+SELECT sequence, position, count, hash FROM audit ORDER BY sequence DESC LIMIT 1

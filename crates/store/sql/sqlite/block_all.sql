@@ -1,0 +1,1 @@
+SELECT channel, destination, body FROM block ORDER BY channel, destination

@@ -1,0 +1,2 @@
+-- channel, destination
+DELETE FROM block WHERE channel = ?1 AND destination = ?2

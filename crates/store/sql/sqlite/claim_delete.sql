@@ -1,0 +1,2 @@
+-- id
+DELETE FROM claim WHERE id = ?1

@@ -1,0 +1,2 @@
+-- the highest key ever given out
+SELECT max(key) FROM message

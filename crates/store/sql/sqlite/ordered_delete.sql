@@ -1,0 +1,2 @@
+-- tenant, ordering key, key; primary key
+DELETE FROM ordered WHERE tenant = ?1 AND ordering_key = ?2 AND key = ?3

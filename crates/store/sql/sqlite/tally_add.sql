@@ -1,0 +1,3 @@
+-- hour, tenant, channel, what, count
+INSERT INTO tally (hour, tenant, channel, what, count) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (hour, tenant, channel, what) DO UPDATE SET count = count + excluded.count

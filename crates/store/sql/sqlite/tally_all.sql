@@ -1,0 +1,2 @@
+-- of all time
+SELECT tenant, channel, what, count FROM tally WHERE hour = 0 ORDER BY tenant, channel, what

@@ -1,0 +1,75 @@
+//! The synchronous heart of a store: what one writer does, one call after another, and then commits.
+//!
+//! A core has no clock, no thread and no chance of its own, so that a simulator can drive the very code that
+//! runs in production. The [`shell`](crate::shell) gives it a thread, a clock and groups of callers.
+//!
+//! Rules that every core keeps, so that all stores mean the same:
+//!
+//! - A claim picks, among the lane's queues that have something due and no shut gate in front, the one with the
+//!   lowest `max(its pass, the lane's pass)`, the older queue first among equals; takes up to
+//!   [`BITE`](pombo_kernel::turns::BITE) of its heads, or all that is asked for if no other queue could go; pays
+//!   for them; and goes on until the ask is met or nothing is left. Heads go by priority, due time, then age.
+//! - A message with an ordering key waits outside the queues while another of its key is there.
+//! - Behind a hold that is ready to be probed, one message at a time passes, over all queues behind that hold.
+//! - A claim's id is the audit position of its first record, so it is never given out twice.
+
+use pombo_kernel::block::Block;
+use pombo_kernel::id::{MessageId, MessageKey};
+use pombo_kernel::message::{Actor, ClaimKey, Draft};
+use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::time::Time;
+
+use crate::{
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, NodeId, Page, Place, Settled, Settlement,
+    StoreError, Story, Tally, audit,
+};
+
+/// One writer's verbs. Nothing is durable, and nothing may be told to anybody, before `commit`.
+///
+/// After any error the core is of no more use until `reopen`, which goes back to what is durable.
+pub trait Core: Send + 'static {
+    type Reader: Reading;
+
+    fn accept(&mut self, draft: Draft, now: Time) -> Result<Result<Accepted, Conflict>, StoreError>;
+    fn claim(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError>;
+    fn heartbeat(&mut self, node: NodeId, lease_until: Time) -> Result<(), StoreError>;
+    /// Claims whose node has no lease at `now`, oldest first.
+    fn take_over(&mut self, node: NodeId, max: usize, now: Time) -> Result<Vec<Claimed>, StoreError>;
+    fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError>;
+    fn release(&mut self, key: ClaimKey, now: Time) -> Result<Settled, StoreError>;
+    fn cancel(&mut self, tenant: &Tenant, id: MessageId, by: &Actor, now: Time) -> Result<Cancelled, StoreError>;
+    /// Fails up to `max` messages that wait past their deadline; how many there were. One that is being sent is
+    /// left to its settlement.
+    fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError>;
+    fn block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError>;
+    fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError>;
+    fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError>;
+
+    /// Makes everything since the last commit durable, with its audit block; the position after its last
+    /// record. `entropy` salts the block.
+    fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError>;
+
+    /// Forgets what was not committed and reads everything anew.
+    fn reopen(&mut self) -> Result<(), StoreError>;
+
+    /// Writes something durable that means nothing, to see that it can.
+    fn check(&mut self, now: Time) -> Result<(), StoreError>;
+
+    /// When something of the lane can next be claimed, if nothing else happens; a time in the past if now.
+    fn next_due(&mut self, lane: &LaneName, now: Time) -> Option<Time>;
+    /// When the next deadline passes.
+    fn next_deadline(&self) -> Option<Time>;
+
+    fn reader(&self) -> Result<Self::Reader, StoreError>;
+}
+
+/// What can be read beside the writer: always a committed state.
+pub trait Reading: Send + 'static {
+    fn story(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Story>, StoreError>;
+    fn page(&mut self, filter: &Filter, before: Option<MessageKey>, limit: usize) -> Result<Page, StoreError>;
+    fn tallies(&mut self) -> Result<Vec<Tally>, StoreError>;
+    fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, audit::Record)>, StoreError>;
+    fn verify(&mut self) -> Result<audit::Verified, StoreError>;
+    fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError>;
+    fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError>;
+}

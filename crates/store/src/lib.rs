@@ -1,0 +1,319 @@
+//! The durable truth: one trait, and its implementations.
+//!
+//! Every verb is atomic and takes batches; no transaction, row or SQL fragment crosses this seam. Every change of
+//! a message's state is written together with its audit record.
+
+pub mod audit;
+pub mod core;
+pub mod memory;
+pub mod shell;
+pub mod sqlite;
+pub mod transition;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use pombo_kernel::block::{Block, BlockChange};
+use pombo_kernel::id::{MessageId, MessageKey};
+use pombo_kernel::lifecycle::Next;
+use pombo_kernel::message::{
+    Actor, Attempt, AttemptFailure, ClaimKey, Draft, Message, Progress, State, StateName,
+};
+use pombo_kernel::name::{CampaignName, ChannelName, LaneName, Tenant};
+use pombo_kernel::time::Time;
+use tokio::sync::watch;
+
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Why the store did not do it: one variant for each way to react.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Too much is waiting to be written. Come back in a moment; nothing was stored.
+    #[error("too much is waiting to be written")]
+    Overloaded,
+    /// It cannot be written or read for now (a full disk, a lost connection). It may come back.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// A write may or may not have reached the disk. Only a new start, reading everything anew, is safe.
+    #[error("the store failed: {0}")]
+    Broken(String),
+    /// The store is closing.
+    #[error("the store is closing")]
+    Closed,
+}
+
+/// A message was accepted, now or by an earlier request with the same idempotency key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accepted {
+    pub id: MessageId,
+    pub repeat: Repeat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    First,
+    /// The same key and request were seen before; this is the message of that time.
+    Same,
+}
+
+/// The idempotency key belongs to another request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    pub first: MessageId,
+}
+
+/// One engine process in one life. A restart is another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub i64);
+
+/// A wish for work.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub node: NodeId,
+    pub lane: LaneName,
+    pub max: usize,
+}
+
+/// A message that its holder, and nobody else, may send now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claimed {
+    pub key: ClaimKey,
+    pub message: Arc<Message>,
+    pub progress: Progress,
+    pub claimed_at: Time,
+    /// It was let through a hold as its probe: how many probes failed before.
+    pub probe: Option<u16>,
+}
+
+/// The result of an attempt, with what was decided about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settlement {
+    pub key: ClaimKey,
+    pub attempt: Attempt,
+    pub next: Next,
+    pub progress: Progress,
+    pub block: BlockChange,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    Done,
+    /// The claim is no longer the holder's: nothing was changed.
+    Stale,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    Done,
+    NotFound,
+    /// It is in this state, from which nothing can be cancelled.
+    TooLate(StateName),
+}
+
+/// Where a block stands: a channel, or one destination of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    pub channel: ChannelName,
+    pub destination: Option<Arc<str>>,
+}
+
+/// A message with everything that is known of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Story {
+    pub message: Arc<Message>,
+    pub state: State,
+    pub progress: Progress,
+    pub updated_at: Time,
+    pub attempts: Vec<Attempt>,
+}
+
+/// A message as a list shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    pub message: Arc<Message>,
+    pub state: State,
+    pub progress: Progress,
+    pub updated_at: Time,
+    pub last_failure: Option<AttemptFailure>,
+}
+
+/// Which messages to list. Every given part must match.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    pub tenant: Tenant,
+    pub state: Option<StateName>,
+    pub channel: Option<ChannelName>,
+    pub lane: Option<LaneName>,
+    pub kind: Option<String>,
+    pub template: Option<String>,
+    pub campaign: Option<CampaignName>,
+    pub recipient: Option<String>,
+    pub reference: Option<String>,
+    pub category: Option<String>,
+    pub since: Option<Time>,
+    pub until: Option<Time>,
+}
+
+/// How many messages one page looks at, at most.
+pub const PAGE_SCAN: usize = 10_000;
+
+impl Filter {
+    /// Whether a message belongs in the list.
+    pub fn matches(&self, line: &Line) -> bool {
+        let message = &line.message;
+        let queue = &message.queue;
+        let body = &message.body;
+        fn fits<T: PartialEq>(wanted: Option<&T>, got: Option<&T>) -> bool {
+            wanted.is_none_or(|wanted| Some(wanted) == got)
+        }
+        queue.tenant == self.tenant
+            && fits(self.state.as_ref(), Some(&line.state.name()))
+            && fits(self.channel.as_ref(), Some(&queue.channel))
+            && fits(self.lane.as_ref(), Some(&queue.lane))
+            && fits(self.kind.as_ref(), body.kind.as_ref())
+            && fits(self.template.as_ref(), body.template.as_ref())
+            && fits(self.campaign.as_ref(), queue.campaign.as_ref())
+            && fits(self.recipient.as_ref(), Some(&body.to))
+            && fits(self.reference.as_ref(), body.reference.as_ref())
+            && fits(self.category.as_ref(), line.last_failure.as_ref().map(|failure| &failure.category))
+            && self.since.is_none_or(|since| message.created_at() >= since)
+            && self.until.is_none_or(|until| message.created_at() < until)
+    }
+}
+
+/// A page of a list, newest first. It may be short, even empty, and still have a next one: a page looks at a
+/// bounded number of messages, so that no filter can hold up the store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    pub lines: Vec<Line>,
+    /// Messages older than this one come next.
+    pub next: Option<MessageKey>,
+}
+
+/// What was counted, when it happened. Nothing is counted by reading rows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tally {
+    pub tenant: Tenant,
+    pub channel: ChannelName,
+    pub what: Counted,
+    pub count: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Counted {
+    Accepted = 1,
+    Sent = 2,
+    Failed = 3,
+    Cancelled = 4,
+    Discarded = 5,
+    Attempts = 6,
+    Retries = 7,
+}
+
+impl Counted {
+    pub const ALL: [Counted; 7] = [
+        Counted::Accepted,
+        Counted::Sent,
+        Counted::Failed,
+        Counted::Cancelled,
+        Counted::Discarded,
+        Counted::Attempts,
+        Counted::Retries,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Counted::Accepted => "accepted",
+            Counted::Sent => "sent",
+            Counted::Failed => "failed",
+            Counted::Cancelled => "cancelled",
+            Counted::Discarded => "discarded",
+            Counted::Attempts => "attempts",
+            Counted::Retries => "retries",
+        }
+    }
+}
+
+/// Who may do what. The key itself is never stored, only its digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKey {
+    pub id: String,
+    pub tenant: Tenant,
+    pub role: String,
+    pub label: String,
+    pub digest: [u8; 32],
+    pub created_at: Time,
+}
+
+/// The store, as doors and engine see it.
+pub trait Store: Send + Sync + fmt::Debug {
+    /// Makes messages durable, each on its own. An answer means that they survive a power cut.
+    fn accept(&self, drafts: Vec<Draft>) -> Answer<'_, Vec<Result<Accepted, Conflict>>>;
+
+    /// Waits until something of the lane is due, then leases up to `ask.max` messages, by fair turns between
+    /// queues, and within a queue by priority and due time.
+    ///
+    /// The lease is durable before the answer, so that after a crash the messages in doubt are exactly known.
+    /// Empty when the store stops the node's claims. Do not drop the future: what it claimed would wait for
+    /// the node's lease to end.
+    fn claim(&self, ask: Ask) -> Answer<'_, Vec<Claimed>>;
+
+    /// Answers the node's waiting claims with nothing.
+    fn stop_claims(&self, node: NodeId) -> Answer<'_, ()>;
+
+    /// Says that the node is alive and its claims hold until then.
+    fn heartbeat(&self, node: NodeId, lease_until: Time) -> Answer<'_, ()>;
+
+    /// Takes over up to `max` messages whose holder is gone. Each is in doubt: perhaps sent, perhaps not.
+    fn take_over(&self, node: NodeId, max: usize) -> Answer<'_, Vec<Claimed>>;
+
+    /// Records results. A settlement whose claim is no longer valid changes nothing.
+    fn settle(&self, settlements: Vec<Settlement>) -> Answer<'_, Vec<Settled>>;
+
+    /// Gives back messages that were not sent, uncharged.
+    fn release(&self, claims: Vec<ClaimKey>) -> Answer<'_, Vec<Settled>>;
+
+    /// Cancels a message that still waits.
+    fn cancel(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Cancelled>;
+
+    /// Puts a block in front of a place.
+    fn block(&self, place: Place, block: Block, by: Actor) -> Answer<'_, ()>;
+
+    /// Lifts it; false if there was none.
+    fn unblock(&self, place: Place, by: Actor) -> Answer<'_, bool>;
+
+    fn blocks(&self) -> Answer<'_, Vec<(Place, Block)>>;
+
+    /// One message and its history.
+    fn story(&self, tenant: Tenant, id: MessageId) -> Answer<'_, Option<Story>>;
+
+    /// A page of messages, newest first, older than `before`.
+    fn page(&self, filter: Filter, before: Option<MessageKey>, limit: usize) -> Answer<'_, Page>;
+
+    /// Counts of all time.
+    fn tallies(&self) -> Answer<'_, Vec<Tally>>;
+
+    /// Audit records from a position on, which is also the event id.
+    fn audit(&self, from: u64, max: usize) -> Answer<'_, Vec<(u64, audit::Record)>>;
+
+    /// Checks the audit chain from its start; what it says of the first place where it does not hold.
+    fn verify(&self) -> Answer<'_, audit::Verified>;
+
+    fn add_key(&self, key: ApiKey) -> Answer<'_, ()>;
+
+    fn keys(&self) -> Answer<'_, Vec<ApiKey>>;
+
+    /// The position after the last committed record; changes wake whoever follows events.
+    fn watch(&self) -> watch::Receiver<u64>;
+
+    /// Set once, when the store can no longer be trusted in this process.
+    fn broken(&self) -> watch::Receiver<Option<String>>;
+
+    /// Whether the store can be written, as far as the last try told.
+    fn health(&self) -> Result<(), StoreError>;
+
+    /// Writes what is waiting and closes. Verbs called later answer `Closed`.
+    fn close(&self) -> Answer<'_, ()>;
+}

@@ -1,0 +1,606 @@
+//! The executable model: what a store means, written to be read rather than to be fast.
+//!
+//! Everything is found by looking at everything. Other stores are right when they answer as this one does.
+
+mod reader;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pombo_kernel::block::{Block, BlockChange, BlockKind, Gate};
+use pombo_kernel::classify::Scope;
+use pombo_kernel::dice::Dice;
+use pombo_kernel::id::{IdMaker, MessageId, MessageKey};
+use pombo_kernel::lifecycle::Next;
+use pombo_kernel::message::{
+    Actor, Attempt, ClaimId, ClaimKey, Draft, FailureReason, Message, Progress, QueueName, State,
+};
+use pombo_kernel::name::{ChannelName, LaneName, Tenant};
+use pombo_kernel::time::Time;
+use pombo_kernel::turns::{BITE, Pass};
+
+use crate::audit::{self, Record, Tip};
+use crate::core::Core;
+use crate::{
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, NodeId, Place, Repeat, Settled, Settlement,
+    StoreError, transition,
+};
+
+pub use reader::MemoryReader;
+
+/// A store in memory. It survives `reopen`, and nothing else.
+#[derive(Debug)]
+pub struct Memory {
+    /// What the writer sees.
+    now: Model,
+    /// What readers see, and what `reopen` goes back to.
+    committed: Arc<Mutex<Model>>,
+    dice: Dice,
+    ids: IdMaker,
+    /// Who is alive, and until when. Never durable: it ends with the process.
+    leases: BTreeMap<NodeId, Time>,
+}
+
+/// The whole of what a store knows.
+#[derive(Clone, Debug, Default)]
+struct Model {
+    messages: BTreeMap<MessageKey, Row>,
+    idempotency: BTreeMap<(Tenant, String), ([u8; 16], MessageId)>,
+    queues: BTreeMap<Arc<QueueName>, Queue>,
+    lanes: BTreeMap<LaneName, Pass>,
+    claims: BTreeMap<MessageKey, Hold>,
+    blocks: BTreeMap<Place, Block>,
+    tallies: BTreeMap<(Tenant, ChannelName, Counted), u64>,
+    keys: Vec<ApiKey>,
+    chain: Vec<audit::Block>,
+    tip: Tip,
+    /// Recorded since the last commit.
+    records: Vec<Record>,
+}
+
+#[derive(Clone, Debug)]
+struct Row {
+    message: Arc<Message>,
+    state: State,
+    standing: Standing,
+    progress: Progress,
+    /// When it was accepted, or an attempt at it ended, or it was given up.
+    moved_at: Time,
+    attempts: Vec<Attempt>,
+}
+
+/// Where a message with an ordering key is while it is pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// In its queue, or already claimed from it.
+    Queued,
+    /// Outside the queues, behind another of its key.
+    Waiting,
+}
+
+#[derive(Clone, Debug)]
+struct Queue {
+    /// How many queues were there before it.
+    age: usize,
+    pass: Pass,
+}
+
+/// A claimed message and its holder.
+#[derive(Clone, Debug)]
+struct Hold {
+    claim: ClaimId,
+    node: NodeId,
+    /// When the message was due, and is again if its holder gives it back.
+    due: Time,
+    probe: Option<Probe>,
+}
+
+/// The blocks through which a message was let as a probe, and how many probes failed there before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Probe {
+    places: Vec<Place>,
+    failed: u16,
+}
+
+/// What stands in front of a queue.
+enum Front {
+    Open,
+    Probe(Probe),
+    Shut { until: Option<Time> },
+}
+
+/// A queue that has something due and may send it.
+struct Turn {
+    queue: Arc<QueueName>,
+    pass: Pass,
+    age: usize,
+    probe: Option<Probe>,
+}
+
+impl Memory {
+    /// An empty store. With the same dice and the same commands, every store gives the same ids.
+    pub fn new(mut dice: Dice) -> Memory {
+        for _ in 0..SECRET_ROLLS {
+            dice.next_u64();
+        }
+        let ids = id_maker(&Model::default(), &mut dice);
+        Memory { now: Model::default(), committed: Arc::default(), dice, ids, leases: BTreeMap::new() }
+    }
+}
+
+/// A store on disk first rolls the 32 bytes of its secret. This one has none, and rolls as often.
+const SECRET_ROLLS: usize = 4;
+
+fn id_maker(model: &Model, dice: &mut Dice) -> IdMaker {
+    let last = model.messages.keys().next_back().copied().unwrap_or_default();
+    IdMaker::after(last, Dice::seeded(dice.next_u64()))
+}
+
+fn locked(model: &Mutex<Model>) -> MutexGuard<'_, Model> {
+    model.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Core for Memory {
+    type Reader = MemoryReader;
+
+    fn accept(&mut self, draft: Draft, now: Time) -> Result<Result<Accepted, Conflict>, StoreError> {
+        let model = &mut self.now;
+        let tenant = draft.queue.tenant.clone();
+        if let Some(said) = &draft.idempotency
+            && let Some((fingerprint, first)) = model.idempotency.get(&(tenant.clone(), said.key.clone()))
+        {
+            let same = *fingerprint == said.fingerprint;
+            let accepted = Accepted { id: *first, repeat: Repeat::Same };
+            return Ok(if same { Ok(accepted) } else { Err(Conflict { first: *first }) });
+        }
+        let id = self.ids.next(now);
+        if let Some(said) = draft.idempotency {
+            model.idempotency.insert((tenant, said.key), (said.fingerprint, id));
+        }
+        let message = Arc::new(Message {
+            id,
+            queue: model.queue(draft.queue),
+            priority: draft.priority,
+            send_at: draft.send_at,
+            expires_at: draft.expires_at,
+            ordering_key: draft.ordering_key,
+            body: draft.body,
+        });
+        let row = Row {
+            state: State::Pending { due: draft.send_at.unwrap_or(now).max(now) },
+            standing: if model.key_is_taken(&message) { Standing::Waiting } else { Standing::Queued },
+            progress: Progress::default(),
+            moved_at: message.created_at(),
+            attempts: Vec::new(),
+            message: message.clone(),
+        };
+        model.messages.insert(id.key(), row);
+        model.records.push(transition::accepted(&message, now));
+        model.count(&message, Counted::Accepted);
+        Ok(Ok(Accepted { id, repeat: Repeat::First }))
+    }
+
+    fn claim(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        let model = &mut self.now;
+        model.end_pauses(now);
+        let claim = model.next_claim();
+        let mut taken = Vec::new();
+        while taken.len() < ask.max {
+            let turns = model.turns(&ask.lane, now);
+            let Some(turn) = turns.iter().min_by_key(|turn| (turn.pass, turn.age)) else { break };
+            let room = ask.max - taken.len();
+            let bite = match (&turn.probe, turns.len()) {
+                (Some(_), _) => 1,
+                (None, 1) => room,
+                (None, _) => room.min(BITE),
+            };
+            taken.extend(model.take(turn, bite, claim, ask.node, now));
+        }
+        Ok(taken)
+    }
+
+    fn heartbeat(&mut self, node: NodeId, lease_until: Time) -> Result<(), StoreError> {
+        self.leases.insert(node, lease_until);
+        Ok(())
+    }
+
+    fn take_over(&mut self, node: NodeId, max: usize, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        let model = &mut self.now;
+        let claim = model.next_claim();
+        let alive = |node| self.leases.get(&node).is_some_and(|until| now < *until);
+        let mut lost: Vec<_> = model.claims.iter().filter(|(_, hold)| !alive(hold.node)).collect();
+        lost.sort_by_key(|(key, hold)| (hold.claim, **key));
+        let lost: Vec<_> = lost.into_iter().take(max).map(|(key, hold)| (*key, hold.clone())).collect();
+        let mut taken = Vec::new();
+        for (key, hold) in lost {
+            let Some(row) = model.messages.get(&key) else { continue };
+            model.records.push(transition::taken_over(&row.message, now));
+            taken.extend(model.hold(key, Hold { claim, node, probe: None, ..hold }, now));
+        }
+        Ok(taken)
+    }
+
+    fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError> {
+        let model = &mut self.now;
+        let Some((message, _)) = model.give_back(settlement.key) else { return Ok(Settled::Stale) };
+        model.end_pauses(now);
+        model.records.push(transition::settled(&message, &settlement, now));
+        model.count(&message, Counted::Attempts);
+        let state = match settlement.next {
+            Next::Sent(receipt) => {
+                model.count(&message, Counted::Sent);
+                State::Sent { at: settlement.attempt.finished_at, receipt }
+            }
+            Next::Retry { due, .. } => {
+                model.count(&message, Counted::Retries);
+                State::Pending { due }
+            }
+            Next::Failed(reason) => {
+                model.count(&message, Counted::Failed);
+                State::Failed { at: settlement.attempt.finished_at, reason }
+            }
+            Next::Held => State::Pending { due: settlement.attempt.finished_at },
+        };
+        if let Some(row) = model.messages.get_mut(&message.id.key()) {
+            row.moved_at = settlement.attempt.finished_at;
+            row.attempts.push(settlement.attempt);
+            row.progress = settlement.progress;
+        }
+        model.enter(&message, state);
+        model.change_block(&message.queue, settlement.block, now);
+        Ok(Settled::Done)
+    }
+
+    fn release(&mut self, key: ClaimKey, now: Time) -> Result<Settled, StoreError> {
+        let model = &mut self.now;
+        let Some((message, due)) = model.give_back(key) else { return Ok(Settled::Stale) };
+        model.records.push(transition::released(&message, now));
+        model.enter(&message, State::Pending { due });
+        Ok(Settled::Done)
+    }
+
+    fn cancel(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Cancelled, StoreError> {
+        let model = &mut self.now;
+        let Some(row) = model.row(tenant, id) else { return Ok(Cancelled::NotFound) };
+        if !matches!(row.state, State::Pending { .. }) {
+            return Ok(Cancelled::TooLate(row.state.name()));
+        }
+        let message = row.message.clone();
+        model.records.push(transition::cancelled(&message, by, now));
+        model.count(&message, Counted::Cancelled);
+        model.give_up(&message, State::Cancelled { at: now, by: by.clone() }, now);
+        Ok(Cancelled::Done)
+    }
+
+    fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
+        let model = &mut self.now;
+        let mut late: Vec<_> = model.deadlines().filter(|(deadline, _)| *deadline <= now).collect();
+        late.sort_by_key(|(deadline, message)| (*deadline, message.id));
+        late.truncate(max);
+        for (_, message) in &late {
+            model.records.push(transition::expired(message, now));
+            model.count(message, Counted::Failed);
+            model.give_up(message, State::Failed { at: now, reason: FailureReason::Expired }, now);
+        }
+        Ok(late.len())
+    }
+
+    fn block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError> {
+        let model = &mut self.now;
+        model.end_pauses(now);
+        let block = model.merged(place, block);
+        model.records.push(transition::blocked(place, &block, by, now));
+        model.blocks.insert(place.clone(), block);
+        Ok(())
+    }
+
+    fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
+        let model = &mut self.now;
+        model.end_pauses(now);
+        let lifted = model.blocks.remove(place).is_some();
+        if lifted {
+            model.records.push(transition::unblocked(place, by, now));
+        }
+        Ok(lifted)
+    }
+
+    fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {
+        let model = &mut self.now;
+        if !model.keys.iter().any(|known| known.id == key.id || known.digest == key.digest) {
+            model.records.push(transition::key_added(&key, now));
+            model.keys.push(key);
+            model.keys.sort_by(|one, other| one.id.cmp(&other.id));
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {
+        let model = &mut self.now;
+        let records = std::mem::take(&mut model.records);
+        if !records.is_empty() {
+            let (block, tip) = model.tip.seal(&records, now, entropy);
+            model.chain.push(block);
+            model.tip = tip;
+        }
+        *locked(&self.committed) = model.clone();
+        Ok(model.tip.position)
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        self.now = locked(&self.committed).clone();
+        self.ids = id_maker(&self.now, &mut self.dice);
+        for queue in self.now.queues.values_mut() {
+            queue.pass = Pass::default();
+        }
+        for hold in self.now.claims.values_mut() {
+            hold.probe = None;
+        }
+        self.now.lanes.clear();
+        Ok(())
+    }
+
+    fn next_due(&mut self, lane: &LaneName, now: Time) -> Option<Time> {
+        let model = &mut self.now;
+        model.end_pauses(now);
+        let queued = model.queued().filter(|(message, _)| message.queue.lane == *lane);
+        let times = queued.filter_map(|(message, due)| match model.front(&message.queue, now) {
+            Front::Open | Front::Probe(_) => Some(due),
+            Front::Shut { until } => until.map(|until| due.max(until)),
+        });
+        times.min()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.now.deadlines().map(|(deadline, _)| deadline).min()
+    }
+
+    fn reader(&self) -> Result<MemoryReader, StoreError> {
+        Ok(MemoryReader::of(self.committed.clone()))
+    }
+}
+
+impl Row {
+    fn is_live(&self) -> bool {
+        matches!(self.state, State::Pending { .. } | State::Sending { .. })
+    }
+
+    fn updated_at(&self) -> Time {
+        match self.state {
+            State::Sending { since, .. } => since,
+            _ => self.moved_at,
+        }
+    }
+}
+
+/// Messages.
+impl Model {
+    fn row(&self, tenant: &Tenant, id: MessageId) -> Option<&Row> {
+        let row = self.messages.get(&id.key())?;
+        (row.message.id == id && row.message.queue.tenant == *tenant).then_some(row)
+    }
+
+    /// Puts a message into a state. If that ends it, the next of its ordering key comes forward.
+    fn enter(&mut self, message: &Message, state: State) {
+        let Some(row) = self.messages.get_mut(&message.id.key()) else { return };
+        row.state = state;
+        let ended = !row.is_live();
+        let was_head = row.standing == Standing::Queued;
+        if ended && was_head && message.ordering_key.is_some() {
+            let next =
+                self.messages.values_mut().find(|row| row.is_live() && same_key(&row.message, message));
+            if let Some(next) = next {
+                next.standing = Standing::Queued;
+            }
+        }
+    }
+
+    /// Ends a message without an attempt.
+    fn give_up(&mut self, message: &Message, state: State, now: Time) {
+        if let Some(row) = self.messages.get_mut(&message.id.key()) {
+            row.moved_at = now;
+            row.progress.steps = row.progress.steps.saturating_add(1);
+        }
+        self.enter(message, state);
+    }
+
+    fn key_is_taken(&self, message: &Message) -> bool {
+        message.ordering_key.is_some()
+            && self.messages.values().any(|row| row.is_live() && same_key(&row.message, message))
+    }
+
+    /// Messages that stand in their queues, and when they are due.
+    fn queued(&self) -> impl Iterator<Item = (&Arc<Message>, Time)> {
+        self.messages.values().filter_map(|row| match (&row.state, row.standing) {
+            (State::Pending { due }, Standing::Queued) => Some((&row.message, *due)),
+            _ => None,
+        })
+    }
+
+    /// Messages that wait, in a queue or outside, and have a deadline.
+    fn deadlines(&self) -> impl Iterator<Item = (Time, Arc<Message>)> {
+        let pending = self.messages.values().filter(|row| matches!(row.state, State::Pending { .. }));
+        pending.filter_map(|row| Some((row.message.expires_at?, row.message.clone())))
+    }
+
+    fn count(&mut self, message: &Message, what: Counted) {
+        let queue = &message.queue;
+        *self.tallies.entry((queue.tenant.clone(), queue.channel.clone(), what)).or_default() += 1;
+    }
+}
+
+fn same_key(one: &Message, other: &Message) -> bool {
+    one.ordering_key == other.ordering_key && one.queue.tenant == other.queue.tenant
+}
+
+/// Turns and claims.
+impl Model {
+    fn queue(&mut self, name: QueueName) -> Arc<QueueName> {
+        if let Some((name, _)) = self.queues.get_key_value(&name) {
+            return name.clone();
+        }
+        let name = Arc::new(name);
+        let age = self.queues.len();
+        self.queues.insert(name.clone(), Queue { age, pass: Pass::default() });
+        name
+    }
+
+    /// The id of a claim whose first record comes next.
+    fn next_claim(&self) -> ClaimId {
+        let position = self.tip.position + self.records.len() as u64;
+        ClaimId(i64::try_from(position).unwrap_or(i64::MAX))
+    }
+
+    /// What of a queue may be sent at `now`, the head first.
+    fn heads(&self, queue: &QueueName, now: Time) -> Vec<(Arc<Message>, Time)> {
+        let of_queue = self.queued().filter(|(message, due)| *message.queue == *queue && *due <= now);
+        let mut heads: Vec<_> = of_queue.map(|(message, due)| (message.clone(), due)).collect();
+        heads.sort_by_key(|(message, due)| (std::cmp::Reverse(message.priority), *due, message.id));
+        heads
+    }
+
+    /// The lane's queues that could go now.
+    fn turns(&self, lane: &LaneName, now: Time) -> Vec<Turn> {
+        let lane_pass = self.lanes.get(lane).copied().unwrap_or_default();
+        let mut turns = Vec::new();
+        for (name, queue) in self.queues.iter().filter(|(name, _)| name.lane == *lane) {
+            let probe = match self.front(name, now) {
+                Front::Open => None,
+                Front::Probe(probe) => Some(probe),
+                Front::Shut { .. } => continue,
+            };
+            if !self.heads(name, now).is_empty() {
+                let pass = queue.pass.resumed(lane_pass);
+                turns.push(Turn { queue: name.clone(), pass, age: queue.age, probe });
+            }
+        }
+        turns
+    }
+
+    /// Claims up to `bite` heads of the queue whose turn it is, which pays for them.
+    fn take(&mut self, turn: &Turn, bite: usize, claim: ClaimId, node: NodeId, now: Time) -> Vec<Claimed> {
+        self.lanes.insert(turn.queue.lane.clone(), turn.pass);
+        let mut pass = turn.pass;
+        let mut taken = Vec::new();
+        for (message, due) in self.heads(&turn.queue, now).into_iter().take(bite) {
+            pass = pass.after(message.priority, 1);
+            self.records.push(transition::claimed(&message, now));
+            let hold = Hold { claim, node, due, probe: turn.probe.clone() };
+            taken.extend(self.hold(message.id.key(), hold, now));
+        }
+        if let Some(queue) = self.queues.get_mut(&turn.queue) {
+            queue.pass = pass;
+        }
+        taken
+    }
+
+    /// Puts a message into its holder's hands.
+    fn hold(&mut self, key: MessageKey, hold: Hold, now: Time) -> Option<Claimed> {
+        let row = self.messages.get_mut(&key)?;
+        row.state = State::Sending { claim: hold.claim, since: now };
+        let claimed = Claimed {
+            key: ClaimKey { message: row.message.id, claim: hold.claim },
+            message: row.message.clone(),
+            progress: row.progress,
+            claimed_at: now,
+            probe: hold.probe.as_ref().map(|probe| probe.failed),
+        };
+        self.claims.insert(key, hold);
+        Some(claimed)
+    }
+
+    /// Ends a claim, if it is still the one that is shown. The message, and when it was due.
+    fn give_back(&mut self, key: ClaimKey) -> Option<(Arc<Message>, Time)> {
+        let row = self.messages.get(&key.message.key()).filter(|row| row.message.id == key.message)?;
+        let hold = self.claims.get(&key.message.key()).filter(|hold| hold.claim == key.claim)?;
+        let given_back = (row.message.clone(), hold.due);
+        self.claims.remove(&key.message.key());
+        Some(given_back)
+    }
+}
+
+/// Blocks.
+impl Model {
+    /// A pause that is over was never there.
+    fn end_pauses(&mut self, now: Time) {
+        let over = |block: &Block| block.kind == BlockKind::Pause && block.gate(now) == Gate::Open;
+        self.blocks.retain(|_, block| !over(block));
+    }
+
+    /// The stricter of the two blocks in front of a queue. A hold that is being probed is shut until the probe
+    /// is back, whenever that is.
+    fn front(&self, queue: &QueueName, now: Time) -> Front {
+        let blocks = places(queue).into_iter().filter_map(|place| {
+            let block = self.blocks.get(&place)?;
+            Some((place, block))
+        });
+        let mut shut = Vec::new();
+        let mut probe = Probe { places: Vec::new(), failed: 0 };
+        for (place, block) in blocks {
+            match block.gate(now) {
+                Gate::Open => {}
+                Gate::Shut { until } => shut.push(until.unwrap_or(Time::MAX)),
+                Gate::Probe if self.is_probed(&place) => shut.push(Time::MAX),
+                Gate::Probe => {
+                    probe.places.push(place);
+                    probe.failed = probe.failed.max(block.probes);
+                }
+            }
+        }
+        match shut.into_iter().max() {
+            Some(until) => Front::Shut { until: (until < Time::MAX).then_some(until) },
+            None if probe.places.is_empty() => Front::Open,
+            None => Front::Probe(probe),
+        }
+    }
+
+    fn is_probed(&self, place: &Place) -> bool {
+        let probes = self.claims.values().filter_map(|hold| hold.probe.as_ref());
+        probes.into_iter().any(|probe| probe.places.contains(place))
+    }
+
+    /// What stands at a place once `newer` is said of it.
+    fn merged(&self, place: &Place, newer: Block) -> Block {
+        match self.blocks.get(place) {
+            Some(older) => older.clone().merged(newer),
+            None => newer,
+        }
+    }
+
+    fn change_block(&mut self, queue: &QueueName, change: BlockChange, now: Time) {
+        let [channel, destination] = places(queue);
+        match change {
+            BlockChange::Keep => {}
+            BlockChange::Set(scope, block) => {
+                let place = match scope {
+                    Scope::Channel => channel,
+                    Scope::Destination => destination,
+                };
+                let block = self.merged(&place, block);
+                if !self.blocks.contains_key(&place) {
+                    self.records.push(transition::blocked(&place, &block, &Actor::engine(), now));
+                }
+                self.blocks.insert(place, block);
+            }
+            BlockChange::Lift => {
+                for place in [channel, destination] {
+                    if self.blocks.get(&place).is_some_and(|block| block.kind == BlockKind::Hold) {
+                        self.blocks.remove(&place);
+                        self.records.push(transition::unblocked(&place, &Actor::engine(), now));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Where blocks in front of a queue stand: its channel, and its destination there.
+fn places(queue: &QueueName) -> [Place; 2] {
+    [None, Some(queue.destination.clone())]
+        .map(|destination| Place { channel: queue.channel.clone(), destination })
+}

@@ -1,0 +1,114 @@
+//! Reading the model: always its last committed state.
+
+use std::sync::{Arc, Mutex};
+
+use pombo_kernel::block::Block;
+use pombo_kernel::id::{MessageId, MessageKey};
+use pombo_kernel::name::Tenant;
+
+use super::{Model, Row, locked};
+use crate::audit::{self, Record, Tip};
+use crate::core::Reading;
+use crate::{ApiKey, Filter, Line, PAGE_SCAN, Page, Place, StoreError, Story, Tally};
+
+#[derive(Clone, Debug)]
+pub struct MemoryReader {
+    committed: Arc<Mutex<Model>>,
+}
+
+impl MemoryReader {
+    pub(super) fn of(committed: Arc<Mutex<Model>>) -> MemoryReader {
+        MemoryReader { committed }
+    }
+}
+
+impl Reading for MemoryReader {
+    fn story(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Story>, StoreError> {
+        let model = locked(&self.committed);
+        Ok(model.row(tenant, id).map(|row| Story {
+            message: row.message.clone(),
+            state: row.state.clone(),
+            progress: row.progress,
+            updated_at: row.updated_at(),
+            attempts: row.attempts.clone(),
+        }))
+    }
+
+    fn page(
+        &mut self,
+        filter: &Filter,
+        before: Option<MessageKey>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let model = locked(&self.committed);
+        let mut left = model.messages.iter().rev().filter(|(key, row)| {
+            row.message.queue.tenant == filter.tenant && before.is_none_or(|before| **key < before)
+        });
+        let mut page = Page { lines: Vec::new(), next: None };
+        for (key, row) in left.by_ref().take(PAGE_SCAN) {
+            let line = line(row);
+            if filter.matches(&line) {
+                page.lines.push(line);
+            }
+            page.next = Some(*key);
+            if page.lines.len() >= limit {
+                break;
+            }
+        }
+        if left.next().is_none() {
+            page.next = None;
+        }
+        Ok(page)
+    }
+
+    fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {
+        let model = locked(&self.committed);
+        let tally = |((tenant, channel, what), count): (&(_, _, _), &u64)| Tally {
+            tenant: Tenant::clone(tenant),
+            channel: pombo_kernel::name::ChannelName::clone(channel),
+            what: *what,
+            count: *count,
+        };
+        Ok(model.tallies.iter().map(tally).collect())
+    }
+
+    fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, Record)>, StoreError> {
+        let model = locked(&self.committed);
+        let records = model.chain.iter().flat_map(|block| audit::records(block.position, &block.entries));
+        Ok(records.filter(|(position, _)| *position >= from).take(max).collect())
+    }
+
+    fn verify(&mut self) -> Result<audit::Verified, StoreError> {
+        let model = locked(&self.committed);
+        let mut tip = Tip::default();
+        for block in &model.chain {
+            match tip.follow(block) {
+                Ok(next) => tip = next,
+                Err(broken) => {
+                    let (blocks, records) = (tip.sequence, tip.position);
+                    return Ok(audit::Verified { blocks, records, broken: Some(broken) });
+                }
+            }
+        }
+        Ok(audit::Verified { blocks: tip.sequence, records: tip.position, broken: None })
+    }
+
+    fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError> {
+        Ok(locked(&self.committed).keys.clone())
+    }
+
+    fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError> {
+        let model = locked(&self.committed);
+        Ok(model.blocks.iter().map(|(place, block)| (place.clone(), block.clone())).collect())
+    }
+}
+
+fn line(row: &Row) -> Line {
+    Line {
+        message: row.message.clone(),
+        state: row.state.clone(),
+        progress: row.progress,
+        updated_at: row.updated_at(),
+        last_failure: row.attempts.iter().rev().find_map(|attempt| attempt.failure.clone()),
+    }
+}

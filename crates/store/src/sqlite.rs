@@ -1,0 +1,432 @@
+//! The embedded store: one file, one writer, full durability.
+//!
+//! A message row is written once. What waits stands in the small `ready` table; a claim moves messages from there
+//! into one journal row, and a settlement appends to `history`. So `sending` is the open journal less what is
+//! settled, and after a crash exactly those messages are in doubt. A message that is accepted and claimed in the
+//! same commit never touches `ready` at all.
+
+mod board;
+mod claims;
+mod file;
+mod reader;
+mod rows;
+mod settling;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use pombo_kernel::block::{Block, Gate};
+use pombo_kernel::dice::Dice;
+use pombo_kernel::id::{IdMaker, MessageId, MessageKey};
+use pombo_kernel::message::{Actor, ClaimKey, Draft, Message, QueueName};
+use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::time::Time;
+use rusqlite::{OptionalExtension, Params, Row, params};
+use sha2::{Digest, Sha256};
+
+use crate::audit::{Record, Tip};
+use crate::core::Core;
+use crate::transition;
+use crate::{
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, NodeId, Place, Repeat, Settled, Settlement,
+    StoreError,
+};
+use board::{Board, Fresh, QueueId, rank};
+use claims::Claims;
+use file::File;
+pub use reader::Reader;
+
+macro_rules! sql {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/", $name, ".sql"))
+    };
+}
+use sql;
+
+/// Messages that share a slice of the recipient index.
+const SLICE: u32 = 65_536;
+
+/// The writer of an embedded store.
+#[derive(Debug)]
+pub struct Sqlite {
+    file: File,
+    dice: Dice,
+    ids: IdMaker,
+    board: Board,
+    claims: Claims,
+    tip: Tip,
+    /// The audit records of the group that is being written.
+    records: Vec<Record>,
+    /// What the group adds to the counters.
+    tallies: HashMap<(Tenant, pombo_kernel::name::ChannelName, Counted), i64>,
+    slice: i64,
+    in_slice: u32,
+    next_deadline: Option<Time>,
+    secret: [u8; 32],
+}
+
+impl Sqlite {
+    /// Opens the store in that folder, making it if need be.
+    ///
+    /// Refused while another process has it open, and when a newer version of Pombo has written it.
+    pub fn open(folder: &Path, mut dice: Dice) -> Result<Sqlite, StoreError> {
+        let mut fresh_secret = [0; 32];
+        for chunk in fresh_secret.chunks_mut(8) {
+            chunk.copy_from_slice(&dice.next_u64().to_le_bytes());
+        }
+        let file = File::open(folder, &fresh_secret)?;
+        let mut store = Sqlite {
+            secret: file.secret()?,
+            file,
+            ids: IdMaker::after(MessageKey(0), dice.clone()),
+            dice,
+            board: Board::default(),
+            claims: Claims::default(),
+            tip: Tip::default(),
+            records: Vec::new(),
+            tallies: HashMap::new(),
+            slice: 0,
+            in_slice: 0,
+            next_deadline: None,
+        };
+        store.load()?;
+        Ok(store)
+    }
+
+    /// Reads into memory what is kept there: queues, blocks, the open journal; not messages.
+    fn load(&mut self) -> Result<(), StoreError> {
+        self.records.clear();
+        self.tallies.clear();
+        self.tip = rows::tip(&self.file.db)?;
+        let last: Option<i64> = self.one(sql!("message_last"), [], |row| row.get(0))?.flatten();
+        self.ids = IdMaker::after(MessageKey(last.unwrap_or(0)), Dice::seeded(self.dice.next_u64()));
+        let slice = self.one(sql!("message_slice"), [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        (self.slice, self.in_slice) = slice.unwrap_or((0, 0));
+        self.next_deadline = self.one(sql!("expiry_next"), [], |row| rows::time(row, 0))?;
+        self.board = Board::default();
+        for (id, name, weight) in rows::queues(&self.file.db)? {
+            self.board.add(id, name, weight);
+        }
+        self.board.blocks = rows::blocks(&self.file.db)?.into_iter().collect();
+        let mut last = 0;
+        while let Some(id) = self.one(sql!("ready_next_queue"), [last], |row| row.get(0))? {
+            self.find_next_due(id, u16::MAX, Time::from_millis(0))?;
+            last = id;
+        }
+        self.load_claims()
+    }
+
+    fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        let mut statement = self.file.db.prepare_cached(sql)?;
+        Ok(statement.query_row(params, read).optional()?)
+    }
+
+    /// Runs a statement inside the group's transaction, beginning it if need be.
+    fn write(&mut self, sql: &str, params: impl Params) -> Result<usize, StoreError> {
+        self.file.begin()?;
+        Ok(self.file.db.prepare_cached(sql)?.execute(params)?)
+    }
+
+    /// Looks up the earliest row of a queue, among the ranks that may have any.
+    fn find_next_due(&mut self, id: QueueId, ranks: u16, now: Time) -> Result<(), StoreError> {
+        let mut stored: Option<Time> = None;
+        let mut left = 0;
+        for rank in (0..10).filter(|rank| ranks & (1 << rank) != 0) {
+            let due = self.one(sql!("ready_next_due"), params![id, rank], |row| rows::time(row, 0))?;
+            if let Some(due) = due {
+                left |= 1 << rank;
+                stored = Some(stored.map_or(due, |stored| stored.min(due)));
+            }
+        }
+        let queue = self.board.queue(id);
+        (queue.stored, queue.ranks) = (stored, left);
+        self.board.reseat(id, now);
+        Ok(())
+    }
+
+    fn queue(&mut self, name: &QueueName) -> Result<(QueueId, Arc<QueueName>), StoreError> {
+        if let Some(id) = self.board.find(name) {
+            return Ok((id, self.board.queue(id).name.clone()));
+        }
+        let campaign = name.campaign.as_ref().map_or("", |campaign| campaign.as_str());
+        self.write(
+            sql!("queue_insert"),
+            params![name.tenant.as_str(), name.lane.as_str(), name.channel.as_str(), &*name.destination, campaign],
+        )?;
+        let id = self.file.db.last_insert_rowid();
+        Ok((id, self.board.add(id, name.clone(), 1)))
+    }
+
+    fn record(&mut self, record: Record) {
+        self.records.push(record);
+    }
+
+    fn tally(&mut self, name: &QueueName, what: Counted) {
+        *self.tallies.entry((name.tenant.clone(), name.channel.clone(), what)).or_default() += 1;
+    }
+
+    /// The audit block that the group becomes.
+    fn block_number(&self) -> i64 {
+        i64::try_from(self.tip.sequence).unwrap_or(i64::MAX)
+    }
+
+    fn recipient(&mut self, tenant: &Tenant, to: &str) -> i64 {
+        recipient_hash(&self.secret, tenant, to)
+    }
+
+    /// Makes a waiting message claimable: a row in `ready`.
+    fn put_ready(&mut self, id: QueueId, rank: i64, due: Time, key: MessageKey, steps: u16, now: Time) -> Result<(), StoreError> {
+        self.write(sql!("ready_insert"), params![id, rank, due.millis(), key.0, steps])?;
+        self.board.note_row(id, rank, due, now);
+        Ok(())
+    }
+
+    fn note_deadline(&mut self, at: Time) {
+        self.next_deadline = Some(self.next_deadline.map_or(at, |next| next.min(at)));
+    }
+
+    /// Turns what is left of the group's own messages into rows of `ready`.
+    fn store_fresh(&mut self, now: Time) -> Result<(), StoreError> {
+        for id in self.board.take_fresh_queues() {
+            let queue = self.board.queue(id);
+            queue.fresh_due = None;
+            for fresh in std::mem::take(&mut queue.fresh) {
+                self.put_ready(id, fresh.rank, fresh.due, fresh.key, 0, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError> {
+        let before = self.board.blocks.get(place).filter(|old| old.gate(now) != Gate::Open).cloned();
+        if before.is_none() {
+            self.record(transition::blocked(place, &block, by, now));
+        }
+        let block = match before {
+            Some(old) => old.merged(block),
+            None => block,
+        };
+        let body = serde_json::to_string(&block).map_err(|error| StoreError::Broken(error.to_string()))?;
+        self.write(
+            sql!("block_put"),
+            params![place.channel.as_str(), place.destination.as_deref().unwrap_or(""), body],
+        )?;
+        self.board.blocks.insert(place.clone(), block);
+        self.board.reseat_behind(place, now);
+        Ok(())
+    }
+
+    fn lift_block(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
+        if self.board.blocks.remove(place).is_none() {
+            return Ok(false);
+        }
+        self.write(
+            sql!("block_delete"),
+            params![place.channel.as_str(), place.destination.as_deref().unwrap_or("")],
+        )?;
+        self.record(transition::unblocked(place, by, now));
+        self.board.reseat_behind(place, now);
+        Ok(true)
+    }
+}
+
+fn recipient_hash(secret: &[u8; 32], tenant: &Tenant, to: &str) -> i64 {
+    let mut hash = Sha256::new();
+    hash.update(secret);
+    hash.update(tenant.as_str());
+    hash.update([0]);
+    hash.update(to);
+    let digest: [u8; 32] = hash.finalize().into();
+    i64::from_le_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
+}
+
+impl Core for Sqlite {
+    type Reader = Reader;
+
+    fn accept(&mut self, draft: Draft, now: Time) -> Result<Result<Accepted, Conflict>, StoreError> {
+        let tenant = &draft.queue.tenant;
+        if let Some(given) = &draft.idempotency {
+            let found = self.one(sql!("find_idempotency"), params![tenant.as_str(), given.key], |row| {
+                Ok((rows::id(row, 0, 1)?, row.get::<_, Vec<u8>>(2)?))
+            })?;
+            if let Some((id, fingerprint)) = found {
+                let same = fingerprint == given.fingerprint;
+                return Ok(if same { Ok(Accepted { id, repeat: Repeat::Same }) } else { Err(Conflict { first: id }) });
+            }
+        }
+        let (queue, name) = self.queue(&draft.queue)?;
+        let id = self.ids.next(now);
+        let key = id.key();
+        let due = draft.send_at.map_or(now, |at| at.max(now));
+        if self.in_slice == SLICE {
+            (self.slice, self.in_slice) = (self.slice + 1, 0);
+        }
+        self.in_slice += 1;
+        let recipient = self.recipient(&name.tenant, &draft.body.to);
+        let (slice, block) = (self.slice, self.block_number());
+        self.write(
+            sql!("accept_message"),
+            params![
+                key.0,
+                id.nonce(),
+                queue,
+                draft.priority.get(),
+                due.millis(),
+                draft.send_at.map(Time::millis),
+                draft.expires_at.map(Time::millis),
+                draft.ordering_key,
+                draft.body.kind,
+                draft.body.template,
+                draft.body.reference,
+                slice,
+                recipient,
+                block,
+                rows::body(&draft.body)?,
+            ],
+        )?;
+        if let Some(given) = &draft.idempotency {
+            self.write(
+                sql!("accept_idempotency"),
+                params![name.tenant.as_str(), given.key, key.0, id.nonce(), given.fingerprint.as_slice()],
+            )?;
+        }
+        if let Some(at) = draft.expires_at {
+            self.write(sql!("expiry_insert"), params![at.millis(), key.0])?;
+            self.note_deadline(at);
+        }
+        let message = Arc::new(Message {
+            id,
+            queue: name.clone(),
+            priority: draft.priority,
+            send_at: draft.send_at,
+            expires_at: draft.expires_at,
+            ordering_key: draft.ordering_key,
+            body: draft.body,
+        });
+        self.record(transition::accepted(&message, now));
+        self.tally(&name, Counted::Accepted);
+        if self.enter_order(&message)? == Order::Goes {
+            let fresh = Fresh { rank: rank(message.priority), due, key, message };
+            self.board.push_fresh(queue, fresh, now);
+        }
+        Ok(Ok(Accepted { id, repeat: Repeat::First }))
+    }
+
+    fn claim(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        self.claim_by_turns(ask, now)
+    }
+
+    fn heartbeat(&mut self, node: NodeId, lease_until: Time) -> Result<(), StoreError> {
+        self.claims.leases.insert(node, lease_until);
+        Ok(())
+    }
+
+    fn take_over(&mut self, node: NodeId, max: usize, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        self.take_over_lost(node, max, now)
+    }
+
+    fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError> {
+        self.settle_one(settlement, now)
+    }
+
+    fn release(&mut self, key: ClaimKey, now: Time) -> Result<Settled, StoreError> {
+        self.release_one(key, now)
+    }
+
+    fn cancel(&mut self, tenant: &Tenant, id: MessageId, by: &Actor, now: Time) -> Result<Cancelled, StoreError> {
+        self.cancel_one(tenant, id, by, now)
+    }
+
+    fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
+        if self.next_deadline.is_none_or(|next| next > now) {
+            return Ok(0);
+        }
+        self.expire_some(max, now)
+    }
+
+    fn block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError> {
+        self.set_block(place, block, by, now)
+    }
+
+    fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
+        self.lift_block(place, by, now)
+    }
+
+    fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {
+        let added = self.write(
+            sql!("key_insert"),
+            params![key.id, key.tenant.as_str(), key.role, key.label, key.digest.as_slice(), key.created_at.millis()],
+        )?;
+        if added > 0 {
+            self.record(transition::key_added(&key, now));
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {
+        self.store_fresh(now)?;
+        if self.records.is_empty() && self.tallies.is_empty() && !self.file.writing() {
+            return Ok(self.tip.position);
+        }
+        let mut tip = self.tip;
+        if !self.records.is_empty() {
+            let (block, next) = self.tip.seal(&self.records, now, entropy);
+            tip = next;
+            self.write(
+                sql!("audit_insert"),
+                params![
+                    i64::try_from(block.sequence).unwrap_or(i64::MAX),
+                    i64::try_from(block.position).unwrap_or(i64::MAX),
+                    block.at.millis(),
+                    block.count,
+                    block.hash.as_slice(),
+                    block.entries,
+                ],
+            )?;
+        }
+        for ((tenant, channel, what), count) in std::mem::take(&mut self.tallies) {
+            for hour in [now.hour(), 0] {
+                self.write(sql!("tally_add"), params![hour, tenant.as_str(), channel.as_str(), what as u8, count])?;
+            }
+        }
+        self.file.commit()?;
+        self.tip = tip;
+        self.records.clear();
+        Ok(self.tip.position)
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        self.file.reopen()?;
+        self.load()
+    }
+
+    fn check(&mut self, now: Time) -> Result<(), StoreError> {
+        self.write("INSERT OR REPLACE INTO meta (name, value) VALUES ('checked', ?1)", [now.millis().to_le_bytes()])?;
+        self.file.commit()
+    }
+
+    fn next_due(&mut self, lane: &LaneName, now: Time) -> Option<Time> {
+        self.board.next_due(lane, now)
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.next_deadline
+    }
+
+    fn reader(&self) -> Result<Reader, StoreError> {
+        Reader::open(self.file.path(), self.secret)
+    }
+}
+
+/// Whether a message may go, as far as its ordering key is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Goes,
+    Waits,
+}

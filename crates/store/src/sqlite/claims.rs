@@ -1,0 +1,275 @@
+//! Claims: what is being sent, by whom, and what becomes of it when the sender is gone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use pombo_kernel::id::MessageKey;
+use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress};
+use pombo_kernel::time::Time;
+use pombo_kernel::turns::BITE;
+use rusqlite::params;
+
+use super::board::{Alone, Fresh, Front, QueueId, rank};
+use super::{Sqlite, rows, sql};
+use crate::transition;
+use crate::{Ask, Claimed, NodeId, Place, Settled, StoreError};
+
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    held: HashMap<MessageKey, Held>,
+    /// How many messages of each journal row are still unsettled.
+    open: BTreeMap<ClaimId, usize>,
+    pub(super) leases: HashMap<NodeId, Time>,
+}
+
+/// A message that is being sent.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) claim: ClaimId,
+    pub(super) node: NodeId,
+    pub(super) at: Time,
+    /// When it was due, which is where it goes back to if it is released.
+    pub(super) due: Time,
+    pub(super) message: Arc<Message>,
+    pub(super) progress: Progress,
+    /// The holds that it probes.
+    pub(super) probes: Vec<Place>,
+}
+
+/// A message taken from the head of its queue.
+struct Head {
+    due: Time,
+    message: Arc<Message>,
+    progress: Progress,
+}
+
+impl Claims {
+    pub(super) fn holds(&self, key: MessageKey) -> bool {
+        self.held.contains_key(&key)
+    }
+
+    /// What the claim key gives a right to, if it is still valid.
+    pub(super) fn valid(&self, key: ClaimKey) -> Option<&Held> {
+        self.held.get(&key.message.key()).filter(|held| held.claim == key.claim && held.message.id == key.message)
+    }
+}
+
+impl Sqlite {
+    pub(super) fn claim_by_turns(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        let claim = self.next_claim();
+        let mut taken = Vec::new();
+        while taken.len() < ask.max {
+            let Some((id, alone)) = self.board.turn(&ask.lane, now) else { break };
+            let name = self.board.queue(id).name.clone();
+            let mut want = ask.max - taken.len();
+            if alone == Alone::No {
+                want = want.min(BITE);
+            }
+            let probe = match self.board.front(&name, now) {
+                Front::Open => None,
+                Front::Probe { places, probes } => {
+                    want = 1;
+                    Some((places, probes))
+                }
+                Front::Shut { .. } => {
+                    self.board.reseat(id, now);
+                    continue;
+                }
+            };
+            let heads = self.take_heads(id, want, now)?;
+            self.board.pay(id, heads.iter().map(|head| head.message.priority), now);
+            for head in heads {
+                let (places, probes) = probe.clone().map_or((Vec::new(), None), |(places, n)| (places, Some(n)));
+                self.board.probe_started(&places, now);
+                self.record(transition::claimed(&head.message, now));
+                let held = Held {
+                    claim,
+                    node: ask.node,
+                    at: now,
+                    due: head.due,
+                    message: head.message,
+                    progress: head.progress,
+                    probes: places,
+                };
+                taken.push((held, probes));
+            }
+        }
+        self.hold(claim, taken, now)
+    }
+
+    /// Never given out before: the audit position of the claim's first record.
+    fn next_claim(&self) -> ClaimId {
+        let position = self.tip.position + self.records.len() as u64;
+        ClaimId(i64::try_from(position).unwrap_or(i64::MAX))
+    }
+
+    /// Writes the journal row of a claim and remembers who holds what.
+    fn hold(&mut self, claim: ClaimId, taken: Vec<(Held, Option<u16>)>, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        let Some((first, _)) = taken.first() else { return Ok(Vec::new()) };
+        let node = first.node;
+        let mut members = Vec::with_capacity(taken.len() * rows::MEMBER);
+        for (held, _) in &taken {
+            rows::push_member(&mut members, held.message.id.key(), held.due, held.progress.steps);
+        }
+        self.write(sql!("claim_insert"), params![claim.0, node.0, now.millis(), members])?;
+        self.claims.open.insert(claim, taken.len());
+        let claimed = taken.into_iter().map(|(held, probe)| {
+            let given = Claimed {
+                key: ClaimKey { message: held.message.id, claim },
+                message: held.message.clone(),
+                progress: held.progress,
+                claimed_at: now,
+                probe,
+            };
+            self.claims.held.insert(held.message.id.key(), held);
+            given
+        });
+        Ok(claimed.collect())
+    }
+
+    fn take_heads(&mut self, id: QueueId, want: usize, now: Time) -> Result<Vec<Head>, StoreError> {
+        if self.board.queue(id).stored.is_none_or(|stored| stored > now) {
+            return Ok(self.take_fresh(id, want, now));
+        }
+        let queue = self.board.queue(id);
+        queue.fresh_due = None;
+        for fresh in std::mem::take(&mut queue.fresh) {
+            self.put_ready(id, fresh.rank, fresh.due, fresh.key, 0, now)?;
+        }
+        let queue = self.board.queue(id);
+        let (ranks, name) = (queue.ranks, queue.name.clone());
+        let mut heads = Vec::new();
+        for rank in (0..10).filter(|rank| ranks & (1 << rank) != 0) {
+            let left = want - heads.len();
+            if left == 0 {
+                break;
+            }
+            let mut statement = self.file.db.prepare_cached(sql!("claim_heads"))?;
+            let mut found = statement.query(params![id, rank, now.millis(), i64::try_from(left).unwrap_or(i64::MAX)])?;
+            while let Some(row) = found.next()? {
+                let steps: u16 = row.get(1)?;
+                let message = rows::message(row, 2, name.clone())?;
+                heads.push(Head {
+                    due: rows::time(row, 0)?,
+                    message: Arc::new(message),
+                    progress: Progress { steps, ..Progress::default() },
+                });
+            }
+        }
+        for head in &mut heads {
+            let key = head.message.id.key();
+            self.write(sql!("ready_delete"), params![id, rank(head.message.priority), head.due.millis(), key.0])?;
+            if head.progress.steps > 0 {
+                let last = self.one(sql!("history_last"), [key.0], rows::step)?;
+                head.progress = last.map_or(head.progress, |step| step.progress);
+            }
+        }
+        if heads.len() < want {
+            self.find_next_due(id, ranks, now)?;
+        }
+        Ok(heads)
+    }
+
+    /// The group's own messages, which no disk has seen: handed on without being read back.
+    fn take_fresh(&mut self, id: QueueId, want: usize, now: Time) -> Vec<Head> {
+        let queue = self.board.queue(id);
+        let order = |fresh: &Fresh| (fresh.rank, fresh.due, fresh.key);
+        let (mut due, mut left): (Vec<Fresh>, Vec<Fresh>) =
+            std::mem::take(&mut queue.fresh).into_iter().partition(|fresh| fresh.due <= now);
+        if !due.is_sorted_by_key(order) {
+            due.sort_by_key(order);
+        }
+        left.extend(due.split_off(want.min(due.len())));
+        queue.fresh_due = left.iter().map(|fresh| fresh.due).min();
+        queue.fresh = left;
+        self.board.reseat(id, now);
+        due.into_iter()
+            .map(|fresh| Head { due: fresh.due, message: fresh.message, progress: Progress::default() })
+            .collect()
+    }
+
+    /// Claims whose node has no lease any more, oldest first.
+    pub(super) fn take_over_lost(&mut self, node: NodeId, max: usize, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        let alive = |node: &NodeId| self.claims.leases.get(node).is_some_and(|until| *until > now);
+        let mut lost: Vec<Held> = self.claims.held.values().filter(|held| !alive(&held.node)).cloned().collect();
+        lost.sort_by_key(|held| (held.claim, held.message.id));
+        lost.truncate(max);
+        let claim = self.next_claim();
+        let mut taken = Vec::with_capacity(lost.len());
+        for mut held in lost {
+            self.let_go(held.message.id.key(), now)?;
+            self.record(transition::taken_over(&held.message, now));
+            (held.claim, held.node, held.at) = (claim, node, now);
+            held.probes.clear();
+            taken.push((held, None));
+        }
+        self.hold(claim, taken, now)
+    }
+
+    /// Ends the hold on a message; its journal row goes with the last one.
+    pub(super) fn let_go(&mut self, key: MessageKey, now: Time) -> Result<(), StoreError> {
+        let Some(held) = self.claims.held.remove(&key) else { return Ok(()) };
+        self.board.probe_ended(&held.probes, now);
+        let left = self.claims.open.get_mut(&held.claim).map(|left| {
+            *left -= 1;
+            *left
+        });
+        if left == Some(0) {
+            self.claims.open.remove(&held.claim);
+            self.write(sql!("claim_delete"), [held.claim.0])?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn release_one(&mut self, key: ClaimKey, now: Time) -> Result<Settled, StoreError> {
+        let Some(held) = self.claims.valid(key).cloned() else { return Ok(Settled::Stale) };
+        self.let_go(key.message.key(), now)?;
+        self.wait_again(&held, held.due, held.progress.steps, now)?;
+        self.record(transition::released(&held.message, now));
+        Ok(Settled::Done)
+    }
+
+    /// Puts a message that was being sent back among the waiting.
+    pub(super) fn wait_again(&mut self, held: &Held, due: Time, steps: u16, now: Time) -> Result<(), StoreError> {
+        let message = &held.message;
+        let (queue, _) = self.queue(&message.queue)?;
+        self.put_ready(queue, rank(message.priority), due, message.id.key(), steps, now)?;
+        if let Some(at) = message.expires_at {
+            self.write(sql!("expiry_insert"), params![at.millis(), message.id.key().0])?;
+            self.note_deadline(at);
+        }
+        Ok(())
+    }
+
+    /// Reads the open journal: the messages that were being sent when the file was last written.
+    pub(super) fn load_claims(&mut self) -> Result<(), StoreError> {
+        let leases = std::mem::take(&mut self.claims.leases);
+        self.claims = Claims { leases, ..Claims::default() };
+        for (claim, node, at, members) in rows::journal(&self.file.db)? {
+            for (key, due, steps) in rows::members(&members) {
+                if self.one(sql!("history_has"), params![key.0, steps], |_| Ok(()))?.is_some() {
+                    continue;
+                }
+                let Some(stored) = rows::stored(&self.file.db, key)? else { continue };
+                let place = params![stored.queue, rank(stored.message.priority), due.millis(), key.0];
+                if self.one(sql!("ready_has"), place, |_| Ok(()))?.is_some() {
+                    continue;
+                }
+                let last = self.one(sql!("history_last"), [key.0], rows::step)?;
+                let progress = last.map_or(Progress { steps, ..Progress::default() }, |step| step.progress);
+                let message = Arc::new(stored.message);
+                let held = Held { claim, node, at, due, message, progress, probes: Vec::new() };
+                *self.claims.open.entry(claim).or_default() += 1;
+                // Released and claimed again while its first claim was open: the later claim holds it.
+                if let Some(earlier) = self.claims.held.insert(key, held) {
+                    *self.claims.open.entry(earlier.claim).or_insert(1) -= 1;
+                }
+            }
+            if self.claims.open.get(&claim).is_none_or(|left| *left == 0) {
+                self.claims.open.remove(&claim);
+                self.write(sql!("claim_delete"), [claim.0])?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! The file itself: opening, locking, upgrading, transactions.
+
+use std::fs::{File as LockFile, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+
+use super::sql;
+use crate::StoreError;
+
+/// Each entry brings the schema from its index to the next number.
+const MIGRATIONS: [&str; 1] = [sql!("migrations/0001")];
+
+/// Marks the file as Pombo's: "Pmbo".
+const APPLICATION_ID: i32 = 0x506d_626f;
+
+/// The first SQLite without a rare corruption at a WAL checkpoint.
+const SQLITE_MIN: i32 = 3_051_003;
+
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) db: Connection,
+    path: PathBuf,
+    writing: bool,
+    /// Held for as long as the process owns the folder.
+    _lock: LockFile,
+}
+
+impl File {
+    pub(super) fn open(folder: &Path, fresh_secret: &[u8; 32]) -> Result<File, StoreError> {
+        if rusqlite::version_number() < SQLITE_MIN {
+            return Err(StoreError::Unavailable(format!("SQLite {} is too old", rusqlite::version())));
+        }
+        let unavailable = |what: &str, error: &dyn std::fmt::Display| {
+            StoreError::Unavailable(format!("{what} {}: {error}", folder.display()))
+        };
+        std::fs::create_dir_all(folder).map_err(|error| unavailable("cannot make the folder", &error))?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(folder.join("pombo.lock"))
+            .map_err(|error| unavailable("cannot write in", &error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::Unavailable(format!(
+                    "another Pombo process is using {}; stop it first, or choose another folder with --data",
+                    folder.display()
+                )));
+            }
+            Err(TryLockError::Error(error)) => return Err(unavailable("cannot lock", &error)),
+        }
+        let path = folder.join("pombo.db");
+        let mut db = connect(&path)?;
+        migrate(&mut db, fresh_secret)?;
+        Ok(File { db, path, writing: false, _lock: lock })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The key of this store's recipient hashes.
+    pub(super) fn secret(&self) -> Result<[u8; 32], StoreError> {
+        let secret: Vec<u8> =
+            self.db.query_row("SELECT value FROM meta WHERE name = 'secret'", [], |row| row.get(0))?;
+        secret.try_into().map_err(|_| StoreError::Broken("the store's secret has a wrong length".into()))
+    }
+
+    pub(super) fn writing(&self) -> bool {
+        self.writing
+    }
+
+    pub(super) fn begin(&mut self) -> Result<(), StoreError> {
+        if !self.writing {
+            self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+            self.writing = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn commit(&mut self) -> Result<(), StoreError> {
+        if self.writing {
+            self.db.prepare_cached("COMMIT")?.execute([])?;
+            self.writing = false;
+        }
+        Ok(())
+    }
+
+    /// Drops the connection, and with it whatever was not committed, and connects anew.
+    pub(super) fn reopen(&mut self) -> Result<(), StoreError> {
+        self.db = connect(&self.path)?;
+        self.writing = false;
+        Ok(())
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, StoreError> {
+    let db = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    db.set_prepared_statement_cache_capacity(128);
+    db.execute_batch(
+        "PRAGMA page_size = 8192;
+         PRAGMA journal_mode = WAL;
+         PRAGMA synchronous = FULL;
+         PRAGMA wal_autocheckpoint = 2000;
+         PRAGMA cache_size = -32768;
+         PRAGMA temp_store = MEMORY;
+         PRAGMA foreign_keys = OFF;
+         PRAGMA busy_timeout = 2000;",
+    )?;
+    Ok(db)
+}
+
+/// Brings the schema up to date in one transaction: a crash on the way leaves the old one.
+fn migrate(db: &mut Connection, fresh_secret: &[u8; 32]) -> Result<(), StoreError> {
+    let txn = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let version: usize = txn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version > MIGRATIONS.len() {
+        return Err(StoreError::Unavailable(format!(
+            "the store has schema {version} and this version of Pombo knows up to {}; run the newer version",
+            MIGRATIONS.len()
+        )));
+    }
+    let owner: i32 = txn.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let empty: bool = txn.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))?;
+    if owner != APPLICATION_ID && !empty {
+        return Err(StoreError::Unavailable("pombo.db is a database of some other program".into()));
+    }
+    for migration in &MIGRATIONS[version..] {
+        txn.execute_batch(migration)?;
+    }
+    txn.pragma_update(None, "user_version", MIGRATIONS.len())?;
+    txn.pragma_update(None, "application_id", APPLICATION_ID)?;
+    txn.execute("INSERT OR IGNORE INTO meta (name, value) VALUES ('secret', ?1)", [fresh_secret.as_slice()])?;
+    Ok(txn.commit()?)
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> StoreError {
+        let text = error.to_string();
+        let Some(cause) = error.sqlite_error() else { return StoreError::Broken(text) };
+        let fsync_failed = [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC].contains(&cause.extended_code);
+        match cause.code {
+            _ if fsync_failed => StoreError::Broken(text),
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreError::Broken(text),
+            ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::ApiMisuse => StoreError::Broken(text),
+            _ => StoreError::Unavailable(text),
+        }
+    }
+}

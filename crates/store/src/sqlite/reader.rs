@@ -1,0 +1,249 @@
+//! Reading beside the writer, on a connection of its own: a slow reader never holds up a send.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pombo_kernel::block::Block;
+use pombo_kernel::id::{MessageId, MessageKey};
+use pombo_kernel::message::{Progress, State, StateName};
+use pombo_kernel::name::Tenant;
+use pombo_kernel::time::Time;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+
+use super::board::rank;
+use super::rows::{self, Step, Stored};
+use super::{recipient_hash, sql};
+use crate::audit::{self, Block as AuditBlock, Record, Tip, Verified};
+use crate::core::Reading;
+use crate::{ApiKey, Counted, Filter, Line, PAGE_SCAN, Page, Place, StoreError, Story, Tally};
+
+#[derive(Debug)]
+pub struct Reader {
+    db: Connection,
+    secret: [u8; 32],
+}
+
+impl Reader {
+    pub(super) fn open(path: &Path, secret: [u8; 32]) -> Result<Reader, StoreError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(path, flags)?;
+        db.set_prepared_statement_cache_capacity(64);
+        db.execute_batch("PRAGMA cache_size = -4096; PRAGMA busy_timeout = 2000; PRAGMA query_only = ON;")?;
+        Ok(Reader { db, secret })
+    }
+
+    /// Reads with one view of the file, whatever the writer does meanwhile.
+    fn at_once<T>(&mut self, read: impl FnOnce(&Reader) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.db.prepare_cached("BEGIN")?.execute([])?;
+        let result = read(self);
+        let ended = self.db.prepare_cached("COMMIT")?.execute([]);
+        let result = result?;
+        ended?;
+        Ok(result)
+    }
+
+    fn state(&self, stored: &Stored, last: Option<&Step>) -> Result<State, StoreError> {
+        if let Some(state) = last.and_then(Step::state) {
+            return Ok(state);
+        }
+        let message = &stored.message;
+        let key = message.id.key();
+        let due = last.and_then(|step| step.next_due).unwrap_or(stored.due);
+        let place = params![stored.queue, rank(message.priority), due.millis(), key.0];
+        let ready = self.db.prepare_cached(sql!("ready_has"))?.exists(place)?;
+        if ready || self.waits_in_order(stored)? {
+            return Ok(State::Pending { due });
+        }
+        let mut sending = None;
+        for (claim, _, at, members) in rows::journal(&self.db)? {
+            if rows::members(&members).any(|(member, _, _)| member == key) {
+                sending = Some(State::Sending { claim, since: at });
+            }
+        }
+        sending.ok_or_else(|| StoreError::Broken(format!("message {} is nowhere", message.id)))
+    }
+
+    fn waits_in_order(&self, stored: &Stored) -> Result<bool, StoreError> {
+        let Some(ordering_key) = &stored.message.ordering_key else { return Ok(false) };
+        let place = params![stored.message.queue.tenant.as_str(), ordering_key, stored.message.id.key().0];
+        let active = self.db.prepare_cached(sql!("ordered_active"))?.query_row(place, |row| row.get(0)).optional()?;
+        Ok(active == Some(false))
+    }
+
+    fn line(&self, key: MessageKey) -> Result<Option<Line>, StoreError> {
+        let Some(stored) = rows::stored(&self.db, key)? else { return Ok(None) };
+        let last = rows::last_step(&self.db, key)?;
+        let state = self.state(&stored, last.as_ref())?;
+        let mut last_failure = last.as_ref().and_then(|step| step.failure.clone());
+        if last_failure.is_none() && last.as_ref().is_some_and(|step| step.progress.steps > 1) {
+            last_failure = rows::history(&self.db, key)?.into_iter().rev().find_map(|step| step.failure);
+        }
+        Ok(Some(Line {
+            updated_at: updated(&stored, &state, last.as_ref()),
+            progress: last.map_or(Progress::default(), |step| step.progress),
+            message: Arc::new(stored.message),
+            state,
+            last_failure,
+        }))
+    }
+
+    /// Keys that may match, newest first, and whether there may be more.
+    fn candidates(&self, filter: &Filter, before: MessageKey, limit: usize) -> Result<Candidates, StoreError> {
+        let since = filter.since.map_or(MessageKey(0), MessageKey::at);
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let read = |sql: &str, params: &[&dyn rusqlite::ToSql]| -> Result<Vec<MessageKey>, StoreError> {
+            let mut statement = self.db.prepare_cached(sql)?;
+            let keys = statement.query_map(params, |row| Ok(MessageKey(row.get(0)?)))?;
+            Ok(keys.collect::<Result<_, _>>()?)
+        };
+        let keys = if let Some(reference) = &filter.reference {
+            read(sql!("page_by_reference"), &[&before.0, &since.0, &most, reference])?
+        } else if let Some(recipient) = &filter.recipient {
+            let hash = recipient_hash(&self.secret, &filter.tenant, recipient);
+            let newest: Option<i64> =
+                self.db.prepare_cached("SELECT max(slice) FROM message")?.query_row([], |row| row.get(0))?;
+            let mut keys = Vec::new();
+            for slice in (0..=newest.unwrap_or(-1)).rev() {
+                if keys.len() >= limit {
+                    break;
+                }
+                let left = most - i64::try_from(keys.len()).unwrap_or(0);
+                keys.extend(read(sql!("page_by_recipient"), &[&before.0, &since.0, &left, &hash, &slice])?);
+            }
+            keys
+        } else if filter.state == Some(StateName::Failed) {
+            read(sql!("page_dead"), &[&before.0, &since.0, &most])?
+        } else {
+            read(sql!("page_newest"), &[&before.0, &since.0, &most])?
+        };
+        let more = keys.len() >= limit;
+        Ok(Candidates { keys, more })
+    }
+}
+
+struct Candidates {
+    keys: Vec<MessageKey>,
+    more: bool,
+}
+
+fn updated(stored: &Stored, state: &State, last: Option<&Step>) -> Time {
+    match state {
+        State::Sending { since, .. } => *since,
+        _ => last.map_or(stored.message.created_at(), |step| step.finished_at),
+    }
+}
+
+impl Reading for Reader {
+    fn story(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Story>, StoreError> {
+        self.at_once(|reader| {
+            let found = rows::stored(&reader.db, id.key())?
+                .filter(|stored| stored.message.id == id && stored.message.queue.tenant == *tenant);
+            let Some(stored) = found else { return Ok(None) };
+            let steps = rows::history(&reader.db, id.key())?;
+            let state = reader.state(&stored, steps.last())?;
+            Ok(Some(Story {
+                updated_at: updated(&stored, &state, steps.last()),
+                progress: steps.last().map_or(Progress::default(), |step| step.progress),
+                attempts: steps.into_iter().filter_map(Step::attempt).collect(),
+                message: Arc::new(stored.message),
+                state,
+            }))
+        })
+    }
+
+    fn page(&mut self, filter: &Filter, before: Option<MessageKey>, limit: usize) -> Result<Page, StoreError> {
+        let until = filter.until.map_or(MessageKey(i64::MAX), MessageKey::at);
+        let mut cursor = before.unwrap_or(until).min(until);
+        self.at_once(|reader| {
+            let mut lines = Vec::new();
+            let mut examined = 0;
+            loop {
+                let chunk = limit.clamp(50, 500).min(PAGE_SCAN - examined);
+                let Candidates { keys, more } = reader.candidates(filter, cursor, chunk)?;
+                for key in &keys {
+                    cursor = *key;
+                    examined += 1;
+                    let Some(line) = reader.line(*key)?.filter(|line| filter.matches(line)) else { continue };
+                    lines.push(line);
+                    if lines.len() == limit {
+                        return Ok(Page { lines, next: Some(cursor) });
+                    }
+                }
+                if !more {
+                    return Ok(Page { lines, next: None });
+                }
+                if examined >= PAGE_SCAN {
+                    return Ok(Page { lines, next: Some(cursor) });
+                }
+            }
+        })
+    }
+
+    fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {
+        let mut statement = self.db.prepare_cached(sql!("tally_all"))?;
+        let rows = statement.query_map([], |row| {
+            let (tenant, channel, what): (String, String, u8) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok((tenant, channel, what, row.get::<_, i64>(3)?))
+        })?;
+        let mut tallies = Vec::new();
+        for row in rows {
+            let (tenant, channel, what, count) = row?;
+            let known = Counted::ALL.into_iter().find(|known| *known as u8 == what);
+            if let (Ok(tenant), Ok(channel), Some(what)) = (tenant.parse(), channel.parse(), known) {
+                tallies.push(Tally { tenant, channel, what, count: count.unsigned_abs() });
+            }
+        }
+        Ok(tallies)
+    }
+
+    fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, Record)>, StoreError> {
+        let mut statement = self.db.prepare_cached(sql!("audit_from"))?;
+        let mut blocks = statement.query([i64::try_from(from).unwrap_or(i64::MAX)])?;
+        let mut found = Vec::new();
+        while let Some(row) = blocks.next()? {
+            let position: i64 = row.get(0)?;
+            let entries = row.get_ref(1)?.as_blob().map_err(|error| StoreError::Broken(error.to_string()))?;
+            let records = audit::records(position.unsigned_abs(), entries).filter(|(position, _)| *position >= from);
+            found.extend(records.take(max - found.len()));
+            if found.len() == max {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn verify(&mut self) -> Result<Verified, StoreError> {
+        self.at_once(|reader| {
+            let mut statement = reader.db.prepare_cached(sql!("audit_all"))?;
+            let mut rows = statement.query([])?;
+            let mut tip = Tip::default();
+            while let Some(row) = rows.next()? {
+                let (sequence, position): (i64, i64) = (row.get(0)?, row.get(1)?);
+                let hash: Vec<u8> = row.get(4)?;
+                let block = AuditBlock {
+                    sequence: sequence.unsigned_abs(),
+                    position: position.unsigned_abs(),
+                    at: rows::time(row, 2)?,
+                    count: row.get(3)?,
+                    hash: hash.try_into().unwrap_or_default(),
+                    entries: row.get(5)?,
+                };
+                match tip.follow(&block) {
+                    Ok(next) => tip = next,
+                    Err(broken) => {
+                        return Ok(Verified { blocks: tip.sequence, records: tip.position, broken: Some(broken) });
+                    }
+                }
+            }
+            Ok(Verified { blocks: tip.sequence, records: tip.position, broken: None })
+        })
+    }
+
+    fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError> {
+        rows::keys(&self.db)
+    }
+
+    fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError> {
+        rows::blocks(&self.db)
+    }
+}

@@ -1,0 +1,290 @@
+//! Between rows and types.
+
+use std::sync::Arc;
+
+use pombo_kernel::block::Block;
+use pombo_kernel::id::{MessageId, MessageKey};
+use pombo_kernel::lifecycle;
+use pombo_kernel::message::{
+    Actor, Attempt, AttemptFailure, AttemptOutcome, Body, ClaimId, FailureReason, Message, Priority, Progress,
+    QueueName, State, StateName,
+};
+use pombo_kernel::reply::Receipt;
+use pombo_kernel::time::{Span, Time};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::board::QueueId;
+use super::sql;
+use crate::audit::Tip;
+use crate::{ApiKey, NodeId, Place, StoreError};
+
+/// A value in a row that cannot be: the file is not what we wrote.
+fn broken(column: usize, what: impl std::fmt::Display) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, what.to_string().into())
+}
+
+pub(super) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Broken(error.to_string()))
+}
+
+fn parsed<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
+    let text: Option<String> = row.get(column)?;
+    text.map(|text| serde_json::from_str(&text).map_err(|error| broken(column, error))).transpose()
+}
+
+pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Time> {
+    Ok(Time::from_millis(row.get(column)?))
+}
+
+fn some_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Time>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(Time::from_millis))
+}
+
+pub(super) fn id(row: &Row<'_>, key: usize, nonce: usize) -> rusqlite::Result<MessageId> {
+    Ok(MessageId::new(MessageKey(row.get(key)?), row.get(nonce)?))
+}
+
+fn name<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
+where
+    T::Err: std::fmt::Display,
+{
+    row.get_ref(column)?.as_str()?.parse().map_err(|error: T::Err| broken(column, error))
+}
+
+fn queue_name(row: &Row<'_>, first: usize) -> rusqlite::Result<QueueName> {
+    let campaign: String = row.get(first + 4)?;
+    Ok(QueueName {
+        tenant: name(row, first)?,
+        lane: name(row, first + 1)?,
+        channel: name(row, first + 2)?,
+        destination: row.get_ref(first + 3)?.as_str()?.into(),
+        campaign: if campaign.is_empty() { None } else { Some(name(row, first + 4)?) },
+    })
+}
+
+/// The body as it is stored: what has a column of its own is left out.
+pub(super) fn body(body: &Body) -> Result<Vec<u8>, StoreError> {
+    let bare = Body { kind: None, template: None, reference: None, ..body.clone() };
+    serde_json::to_vec(&bare).map_err(|error| StoreError::Broken(error.to_string()))
+}
+
+/// A message from columns `first`..: key, nonce, priority, send_at, expires_at, ordering_key, type, template,
+/// reference, body.
+pub(super) fn message(row: &Row<'_>, first: usize, queue: Arc<QueueName>) -> rusqlite::Result<Message> {
+    let stored: Body = serde_json::from_slice(row.get_ref(first + 9)?.as_blob()?).map_err(|e| broken(first + 9, e))?;
+    Ok(Message {
+        id: id(row, first, first + 1)?,
+        queue,
+        priority: Priority::new(row.get(first + 2)?).ok_or_else(|| broken(first + 2, "priority"))?,
+        send_at: some_time(row, first + 3)?,
+        expires_at: some_time(row, first + 4)?,
+        ordering_key: row.get(first + 5)?,
+        body: Body { kind: row.get(first + 6)?, template: row.get(first + 7)?, reference: row.get(first + 8)?, ..stored },
+    })
+}
+
+/// A message with what the store knows of it besides.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) message: Message,
+    pub(super) queue: QueueId,
+    /// Of the first attempt.
+    pub(super) due: Time,
+}
+
+pub(super) fn stored(db: &Connection, key: MessageKey) -> Result<Option<Stored>, StoreError> {
+    let mut statement = db.prepare_cached(sql!("message_get"))?;
+    let read = |row: &Row<'_>| {
+        Ok(Stored {
+            message: message(row, 0, Arc::new(queue_name(row, 12)?))?,
+            queue: row.get(10)?,
+            due: time(row, 11)?,
+        })
+    };
+    Ok(statement.query_row([key.0], read).optional()?)
+}
+
+pub(super) const CANCELLED: u8 = 10;
+pub(super) const EXPIRED: u8 = 11;
+const DISCARDED: u8 = 12;
+
+/// How a waiting message ends without an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Cancelled(Actor),
+    Expired,
+}
+
+/// One row of a message's history.
+#[derive(Debug)]
+pub(super) struct Step {
+    outcome: u8,
+    number: u16,
+    pub(super) progress: Progress,
+    started_at: Time,
+    pub(super) finished_at: Time,
+    reason: Option<FailureReason>,
+    pub(super) next_due: Option<Time>,
+    delay: Option<Span>,
+    pub(super) failure: Option<AttemptFailure>,
+    receipt: Option<Receipt>,
+    explanation: Option<String>,
+    actor: Option<String>,
+}
+
+pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<Step> {
+    let seq: u16 = row.get(0)?;
+    let reason: Option<u8> = row.get(8)?;
+    let delay: Option<i64> = row.get(10)?;
+    Ok(Step {
+        outcome: row.get(1)?,
+        number: row.get(3)?,
+        progress: Progress {
+            round: row.get(2)?,
+            attempts: row.get(4)?,
+            crashes: row.get(5)?,
+            steps: seq.saturating_add(1),
+        },
+        started_at: time(row, 6)?,
+        finished_at: time(row, 7)?,
+        reason: reason.and_then(FailureReason::from_code),
+        next_due: some_time(row, 9)?,
+        delay: delay.map(|ms| Span::from_millis(ms.unsigned_abs())),
+        failure: parsed(row, 11)?,
+        receipt: parsed(row, 12)?,
+        explanation: row.get(13)?,
+        actor: row.get(14)?,
+    })
+}
+
+impl Step {
+    /// The state in which this step left the message for good, if it did.
+    pub(super) fn ending(&self) -> Option<StateName> {
+        self.state().map(|state| state.name())
+    }
+
+    pub(super) fn state(&self) -> Option<State> {
+        let at = self.finished_at;
+        let by = || Actor(self.actor.clone().unwrap_or_default());
+        match (self.outcome, AttemptOutcome::from_code(self.outcome)) {
+            (_, Some(AttemptOutcome::Sent)) => {
+                Some(State::Sent { at, receipt: self.receipt.clone().unwrap_or_default() })
+            }
+            (_, Some(AttemptOutcome::Failed)) | (EXPIRED, _) => {
+                Some(State::Failed { at, reason: self.reason.unwrap_or(FailureReason::PermanentError) })
+            }
+            (CANCELLED, _) => Some(State::Cancelled { at, by: by() }),
+            (DISCARDED, _) => Some(State::Discarded { at, by: by() }),
+            _ => None,
+        }
+    }
+
+    /// The attempt that this step was, if it was one.
+    pub(super) fn attempt(self) -> Option<Attempt> {
+        let outcome = AttemptOutcome::from_code(self.outcome)?;
+        Some(Attempt {
+            round: self.progress.round,
+            number: self.number,
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+            outcome,
+            failure: self.failure,
+            next_delay: self.delay,
+            explanation: self.explanation.unwrap_or_else(|| lifecycle::accepted(self.number)),
+        })
+    }
+}
+
+fn all<T>(
+    db: &Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map(params, read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn history(db: &Connection, key: MessageKey) -> Result<Vec<Step>, StoreError> {
+    all(db, sql!("history_of"), [key.0], step)
+}
+
+pub(super) fn last_step(db: &Connection, key: MessageKey) -> Result<Option<Step>, StoreError> {
+    Ok(db.prepare_cached(sql!("history_last"))?.query_row([key.0], step).optional()?)
+}
+
+pub(super) fn queues(db: &Connection) -> Result<Vec<(QueueId, QueueName, u32)>, StoreError> {
+    all(db, sql!("queue_all"), [], |row| Ok((row.get(0)?, queue_name(row, 1)?, row.get(6)?)))
+}
+
+pub(super) fn blocks(db: &Connection) -> Result<Vec<(Place, Block)>, StoreError> {
+    all(db, sql!("block_all"), [], |row| {
+        let destination: String = row.get(1)?;
+        let destination = Some(destination).filter(|text| !text.is_empty()).map(Arc::from);
+        let block = parsed(row, 2)?.ok_or_else(|| broken(2, "no block"))?;
+        Ok((Place { channel: name(row, 0)?, destination }, block))
+    })
+}
+
+pub(super) fn keys(db: &Connection) -> Result<Vec<ApiKey>, StoreError> {
+    all(db, sql!("key_all"), [], |row| {
+        let digest: Vec<u8> = row.get(4)?;
+        Ok(ApiKey {
+            id: row.get(0)?,
+            tenant: name(row, 1)?,
+            role: row.get(2)?,
+            label: row.get(3)?,
+            digest: digest.try_into().map_err(|_| broken(4, "digest"))?,
+            created_at: time(row, 5)?,
+        })
+    })
+}
+
+pub(super) fn deadlines(db: &Connection, now: Time, max: usize) -> Result<Vec<(Time, MessageKey)>, StoreError> {
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    all(db, sql!("expiry_due"), params![now.millis(), max], |row| Ok((time(row, 0)?, MessageKey(row.get(1)?))))
+}
+
+/// Where the audit chain ends.
+pub(super) fn tip(db: &Connection) -> Result<Tip, StoreError> {
+    let read = |row: &Row<'_>| {
+        let (sequence, position): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let (count, hash): (u32, Vec<u8>) = (row.get(2)?, row.get(3)?);
+        Ok(Tip {
+            sequence: sequence.unsigned_abs() + 1,
+            position: position.unsigned_abs() + u64::from(count),
+            hash: hash.try_into().map_err(|_| broken(3, "hash"))?,
+        })
+    };
+    Ok(db.prepare_cached(sql!("audit_tip"))?.query_row([], read).optional()?.unwrap_or_default())
+}
+
+/// A journal row: claim, node, when, members.
+type JournalRow = (ClaimId, NodeId, Time, Vec<u8>);
+
+pub(super) fn journal(db: &Connection) -> Result<Vec<JournalRow>, StoreError> {
+    all(db, sql!("claim_all"), [], |row| {
+        Ok((ClaimId(row.get(0)?), NodeId(row.get(1)?), time(row, 2)?, row.get(3)?))
+    })
+}
+
+/// Bytes of one member in a journal row: key, due, steps.
+pub(super) const MEMBER: usize = 18;
+
+pub(super) fn push_member(members: &mut Vec<u8>, key: MessageKey, due: Time, steps: u16) {
+    members.extend(key.0.to_le_bytes());
+    members.extend(due.millis().to_le_bytes());
+    members.extend(steps.to_le_bytes());
+}
+
+pub(super) fn members(bytes: &[u8]) -> impl Iterator<Item = (MessageKey, Time, u16)> {
+    let number = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    bytes.chunks_exact(MEMBER).map(move |member| {
+        let steps = u16::from_le_bytes([member[16], member[17]]);
+        (MessageKey(number(&member[..8])), Time::from_millis(number(&member[8..16])), steps)
+    })
+}

@@ -1,0 +1,209 @@
+//! The ends of things: settlements, cancellations, deadlines, and the turn of the next in an order.
+
+use pombo_kernel::block::{BlockChange, BlockKind};
+use pombo_kernel::classify::Scope;
+use pombo_kernel::id::{MessageId, MessageKey};
+use pombo_kernel::lifecycle::Next;
+use pombo_kernel::message::{Actor, FailureReason, Message, Progress, QueueName};
+use pombo_kernel::name::Tenant;
+use pombo_kernel::time::Time;
+use rusqlite::params;
+
+use super::board::{places, rank};
+use super::rows::{Ending, Stored};
+use super::{Order, Sqlite, rows, sql};
+use crate::transition;
+use crate::{Cancelled, Counted, Place, Settled, Settlement, StoreError};
+
+impl Sqlite {
+    pub(super) fn settle_one(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError> {
+        let Some(held) = self.claims.valid(settlement.key).cloned() else { return Ok(Settled::Stale) };
+        let message = held.message.clone();
+        let key = message.id.key();
+        let attempt = &settlement.attempt;
+        let (reason, next_due, receipt) = match &settlement.next {
+            Next::Sent(receipt) => (None, None, Some(rows::json(receipt)?)),
+            Next::Retry { due, .. } => (None, Some(*due), None),
+            Next::Failed(reason) => (Some(reason.code()), None, None),
+            Next::Held => (None, Some(attempt.finished_at), None),
+        };
+        let failure = attempt.failure.as_ref().map(rows::json).transpose()?;
+        // Words that can be made again from the row are not stored: most messages are sent at the first try.
+        let explanation = Some(&attempt.explanation).filter(|_| attempt.failure.is_some());
+        let block = self.block_number();
+        self.write(
+            sql!("history_insert"),
+            params![
+                key.0,
+                held.progress.steps,
+                attempt.outcome.code(),
+                attempt.round,
+                attempt.number,
+                settlement.progress.attempts,
+                settlement.progress.crashes,
+                attempt.started_at.millis(),
+                attempt.finished_at.millis(),
+                reason,
+                next_due.map(Time::millis),
+                attempt.next_delay.map(|delay| i64::try_from(delay.millis()).unwrap_or(i64::MAX)),
+                failure,
+                receipt,
+                explanation,
+                None::<String>,
+                block,
+            ],
+        )?;
+        self.record(transition::settled(&message, &settlement, now));
+        self.tally(&message.queue, Counted::Attempts);
+        self.let_go(key, now)?;
+        match &settlement.next {
+            Next::Sent(_) => self.tally(&message.queue, Counted::Sent),
+            Next::Failed(_) => self.tally(&message.queue, Counted::Failed),
+            Next::Retry { .. } => self.tally(&message.queue, Counted::Retries),
+            Next::Held => {}
+        }
+        match next_due {
+            Some(due) => self.wait_again(&held, due, settlement.progress.steps, now)?,
+            None => self.finish(&message, now)?,
+        }
+        self.change_block(&message.queue, settlement.block, now)?;
+        Ok(Settled::Done)
+    }
+
+    fn change_block(&mut self, name: &QueueName, change: BlockChange, now: Time) -> Result<(), StoreError> {
+        match change {
+            BlockChange::Keep => Ok(()),
+            BlockChange::Set(scope, block) => {
+                let destination = match scope {
+                    Scope::Destination => Some(name.destination.clone()),
+                    Scope::Channel => None,
+                };
+                let place = Place { channel: name.channel.clone(), destination };
+                self.set_block(&place, block, &Actor::engine(), now)
+            }
+            BlockChange::Lift => {
+                for place in places(name) {
+                    if self.board.blocks.get(&place).is_some_and(|block| block.kind == BlockKind::Hold) {
+                        self.lift_block(&place, &Actor::engine(), now)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What every end of a message has in common: its deadline is void, and the next of its order goes.
+    fn finish(&mut self, message: &Message, now: Time) -> Result<(), StoreError> {
+        if let Some(at) = message.expires_at {
+            self.write(sql!("expiry_delete"), params![at.millis(), message.id.key().0])?;
+        }
+        self.leave_order(message, now)
+    }
+
+    /// Joins the order of its key, and says whether it may go or another is before it.
+    pub(super) fn enter_order(&mut self, message: &Message) -> Result<Order, StoreError> {
+        let Some(ordering_key) = &message.ordering_key else { return Ok(Order::Goes) };
+        let tenant = message.queue.tenant.as_str();
+        let first = self.one(sql!("ordered_any"), params![tenant, ordering_key], |_| Ok(()))?.is_none();
+        self.write(sql!("ordered_insert"), params![tenant, ordering_key, message.id.key().0, first])?;
+        Ok(if first { Order::Goes } else { Order::Waits })
+    }
+
+    fn leave_order(&mut self, message: &Message, now: Time) -> Result<(), StoreError> {
+        let Some(ordering_key) = &message.ordering_key else { return Ok(()) };
+        let tenant = message.queue.tenant.clone();
+        let place = params![tenant.as_str(), ordering_key, message.id.key().0];
+        let was_active = self.one(sql!("ordered_active"), place, |row| row.get(0))?.unwrap_or(false);
+        self.write(sql!("ordered_delete"), place)?;
+        if !was_active {
+            return Ok(());
+        }
+        let next = self.one(sql!("ordered_next"), params![tenant.as_str(), ordering_key], |row| row.get(0))?;
+        let Some(next) = next.map(MessageKey) else { return Ok(()) };
+        self.write(sql!("ordered_activate"), params![tenant.as_str(), ordering_key, next.0])?;
+        let stored = self.must_find(next)?;
+        self.put_ready(stored.queue, rank(stored.message.priority), stored.due, next, 0, now)
+    }
+
+    fn must_find(&self, key: MessageKey) -> Result<Stored, StoreError> {
+        rows::stored(&self.file.db, key)?
+            .ok_or_else(|| StoreError::Broken(format!("message {} is missing from the store", key.0)))
+    }
+
+    pub(super) fn cancel_one(&mut self, tenant: &Tenant, id: MessageId, by: &Actor, now: Time) -> Result<Cancelled, StoreError> {
+        self.store_fresh(now)?;
+        let found = rows::stored(&self.file.db, id.key())?
+            .filter(|stored| stored.message.id == id && stored.message.queue.tenant == *tenant);
+        let Some(stored) = found else { return Ok(Cancelled::NotFound) };
+        let last = self.one(sql!("history_last"), [id.key().0], rows::step)?;
+        if self.claims.holds(id.key()) {
+            return Ok(Cancelled::TooLate(pombo_kernel::message::StateName::Sending));
+        }
+        if let Some(state) = last.as_ref().and_then(|step| step.ending()) {
+            return Ok(Cancelled::TooLate(state));
+        }
+        let progress = last.as_ref().map_or(Progress::default(), |step| step.progress);
+        let due = last.and_then(|step| step.next_due).unwrap_or(stored.due);
+        let ending = Ending::Cancelled(by.clone());
+        self.end_waiting(&stored, due, progress, &ending, now)?;
+        self.record(transition::cancelled(&stored.message, by, now));
+        self.tally(&stored.message.queue, Counted::Cancelled);
+        Ok(Cancelled::Done)
+    }
+
+    /// Ends a message that waits, without an attempt.
+    fn end_waiting(&mut self, stored: &Stored, due: Time, progress: Progress, ending: &Ending, now: Time) -> Result<(), StoreError> {
+        let key = stored.message.id.key();
+        let place = params![stored.queue, rank(stored.message.priority), due.millis(), key.0];
+        self.write(sql!("ready_delete"), place)?;
+        let (outcome, reason, actor) = match ending {
+            Ending::Cancelled(by) => (rows::CANCELLED, None, Some(by.0.as_str())),
+            Ending::Expired => (rows::EXPIRED, Some(FailureReason::Expired.code()), None),
+        };
+        let block = self.block_number();
+        self.write(
+            sql!("history_insert"),
+            params![
+                key.0,
+                progress.steps,
+                outcome,
+                progress.round,
+                0,
+                progress.attempts,
+                progress.crashes,
+                now.millis(),
+                now.millis(),
+                reason,
+                None::<i64>,
+                None::<i64>,
+                None::<String>,
+                None::<String>,
+                None::<String>,
+                actor,
+                block,
+            ],
+        )?;
+        self.finish(&stored.message, now)
+    }
+
+    pub(super) fn expire_some(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
+        self.store_fresh(now)?;
+        let due = rows::deadlines(&self.file.db, now, max)?;
+        for (at, key) in &due {
+            if self.claims.holds(*key) {
+                // Its settlement decides; if it comes back unsent, so does its deadline.
+                self.write(sql!("expiry_delete"), params![at.millis(), key.0])?;
+                continue;
+            }
+            let stored = self.must_find(*key)?;
+            let last = self.one(sql!("history_last"), [key.0], rows::step)?;
+            let progress = last.as_ref().map_or(Progress::default(), |step| step.progress);
+            let ready_at = last.and_then(|step| step.next_due).unwrap_or(stored.due);
+            self.end_waiting(&stored, ready_at, progress, &Ending::Expired, now)?;
+            self.record(transition::expired(&stored.message, now));
+            self.tally(&stored.message.queue, Counted::Failed);
+        }
+        self.next_deadline = self.one(sql!("expiry_next"), [], |row| rows::time(row, 0))?;
+        Ok(due.len())
+    }
+}

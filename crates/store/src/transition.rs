@@ -1,0 +1,195 @@
+//! The audit record of each transition, made in one place so that every store writes the same words.
+//!
+//! A record's detail is a JSON object of what the other fields do not say: `attempt` and `round` number the
+//! attempt; `verdict` and `category` say what was wrong; `due` is when the message may next be sent, in
+//! milliseconds since the epoch; `reason` is why it failed, or why a block stands. What does not apply is left
+//! out. Recipients and payloads stay out of the audit, and every text from outside is bounded.
+
+use pombo_kernel::block::{Block, BlockKind};
+use pombo_kernel::classify::Verdict;
+use pombo_kernel::lifecycle::Next;
+use pombo_kernel::message::{Actor, FailureReason, Message, StateName};
+use pombo_kernel::time::Time;
+use serde::Serialize;
+
+use crate::audit::{Event, Record};
+use crate::{ApiKey, Place, Settlement};
+
+/// The longest text from outside that a record keeps, in bytes. The rest stands with the message or the block.
+const TEXT_MAX: usize = 1_000;
+
+/// What acts when no operator does.
+const ENGINE: &str = "pombo";
+
+#[derive(Default, Serialize)]
+struct Detail<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<Verdict>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    category: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destination: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<BlockKind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<&'a str>,
+}
+
+impl Detail<'_> {
+    fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|_| NOTHING.to_owned())
+    }
+}
+
+const NOTHING: &str = "{}";
+
+/// None → pending.
+pub fn accepted(message: &Message, at: Time) -> Record {
+    let detail = match message.send_at.filter(|due| *due > at) {
+        Some(due) => Detail { due: Some(due.millis()), ..Detail::default() }.text(),
+        None => NOTHING.to_owned(),
+    };
+    Record {
+        from: None,
+        detail,
+        ..step(Event::Accepted, message, StateName::Pending, StateName::Pending, at)
+    }
+}
+
+/// Pending → sending.
+pub fn claimed(message: &Message, at: Time) -> Record {
+    step(Event::Claimed, message, StateName::Pending, StateName::Sending, at)
+}
+
+/// Sending → sending, under another claim.
+pub fn taken_over(message: &Message, at: Time) -> Record {
+    step(Event::TakenOver, message, StateName::Sending, StateName::Sending, at)
+}
+
+/// Sending → sent, failed, or back to pending.
+pub fn settled(message: &Message, settlement: &Settlement, at: Time) -> Record {
+    let attempt = &settlement.attempt;
+    let (event, to, due, reason) = match &settlement.next {
+        Next::Sent(_) => (Event::Sent, StateName::Sent, None, None),
+        Next::Retry { due, .. } => (Event::RetryScheduled, StateName::Pending, Some(*due), None),
+        Next::Failed(reason) => (Event::Failed, StateName::Failed, None, Some(reason.as_str())),
+        Next::Held => (Event::Held, StateName::Pending, Some(attempt.finished_at), None),
+    };
+    let failure = attempt.failure.as_ref();
+    let detail = Detail {
+        attempt: Some(attempt.number),
+        round: Some(attempt.round),
+        verdict: failure.map(|failure| failure.verdict),
+        category: failure.map(|failure| clipped(&failure.category)),
+        due: due.map(Time::millis),
+        reason,
+        ..Detail::default()
+    };
+    Record { detail: detail.text(), ..step(event, message, StateName::Sending, to, at) }
+}
+
+/// Sending → pending, due at once, as if it had not been claimed.
+pub fn released(message: &Message, at: Time) -> Record {
+    step(Event::Released, message, StateName::Sending, StateName::Pending, at)
+}
+
+/// Pending → cancelled.
+pub fn cancelled(message: &Message, by: &Actor, at: Time) -> Record {
+    let record = step(Event::Cancelled, message, StateName::Pending, StateName::Cancelled, at);
+    Record { actor: clipped(&by.0).to_owned(), ..record }
+}
+
+/// Pending → failed, past its deadline.
+pub fn expired(message: &Message, at: Time) -> Record {
+    let detail = Detail { reason: Some(FailureReason::Expired.as_str()), ..Detail::default() };
+    Record {
+        detail: detail.text(),
+        ..step(Event::Expired, message, StateName::Pending, StateName::Failed, at)
+    }
+}
+
+/// A block stands in front of a place that had none, or an operator put one there.
+pub fn blocked(place: &Place, block: &Block, by: &Actor, at: Time) -> Record {
+    let detail = Detail {
+        reason: Some(clipped(&block.reason)),
+        destination: place.destination.as_deref().map(clipped),
+        kind: Some(block.kind),
+        until: block.until.map(Time::millis),
+        ..Detail::default()
+    };
+    Record { detail: detail.text(), ..act(Event::Blocked, place, by, at) }
+}
+
+/// Nothing stands in front of the place any more.
+pub fn unblocked(place: &Place, by: &Actor, at: Time) -> Record {
+    let detail = Detail { destination: place.destination.as_deref().map(clipped), ..Detail::default() };
+    Record { detail: detail.text(), ..act(Event::Unblocked, place, by, at) }
+}
+
+/// Somebody may come in from now on.
+pub fn key_added(key: &ApiKey, at: Time) -> Record {
+    let detail = Detail {
+        key: Some(clipped(&key.id)),
+        role: Some(clipped(&key.role)),
+        label: Some(clipped(&key.label)),
+        ..Detail::default()
+    };
+    Record {
+        event: Event::KeyAdded,
+        at,
+        message: None,
+        from: None,
+        to: None,
+        tenant: key.tenant.as_str().to_owned(),
+        channel: String::new(),
+        actor: ENGINE.to_owned(),
+        detail: detail.text(),
+    }
+}
+
+fn step(event: Event, message: &Message, from: StateName, to: StateName, at: Time) -> Record {
+    Record {
+        event,
+        at,
+        message: Some(message.id),
+        from: Some(from),
+        to: Some(to),
+        tenant: message.queue.tenant.as_str().to_owned(),
+        channel: message.queue.channel.as_str().to_owned(),
+        actor: ENGINE.to_owned(),
+        detail: NOTHING.to_owned(),
+    }
+}
+
+/// A block belongs to a channel, whoever's messages wait behind it: the tenant stays empty.
+fn act(event: Event, place: &Place, by: &Actor, at: Time) -> Record {
+    Record {
+        event,
+        at,
+        message: None,
+        from: None,
+        to: None,
+        tenant: String::new(),
+        channel: place.channel.as_str().to_owned(),
+        actor: clipped(&by.0).to_owned(),
+        detail: NOTHING.to_owned(),
+    }
+}
+
+fn clipped(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TEXT_MAX)]
+}

@@ -1,0 +1,27 @@
+//! What every store must do, case by case. A new store joins by a line in `on_every_store`.
+
+/// Makes a test of each case, for each store.
+macro_rules! on_every_store {
+    ($($case:ident,)+) => {
+        mod memory {
+            $(#[test] fn $case() { super::$case(&mut crate::world::World::<pombo_store::memory::Memory>::new()); })+
+        }
+        mod sqlite {
+            $(#[test] fn $case() { super::$case(&mut crate::world::World::<pombo_store::sqlite::Sqlite>::new()); })+
+        }
+    };
+}
+
+mod accepting;
+mod auditing;
+mod blocking;
+mod cancelling;
+mod claiming;
+mod durability;
+mod expiring;
+mod ordering;
+mod paging;
+mod settling;
+mod taking_over;
+mod texts;
+mod world;

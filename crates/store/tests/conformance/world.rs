@@ -1,0 +1,400 @@
+//! A store, a time, and the few words in which the cases speak.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pombo_kernel::backoff::Wait;
+use pombo_kernel::block::{Block, BlockChange, BlockKind};
+use pombo_kernel::classify::{Scope, Verdict};
+use pombo_kernel::dice::Dice;
+use pombo_kernel::id::{MessageId, MessageKey};
+use pombo_kernel::lifecycle::Next;
+use pombo_kernel::message::{
+    Actor, Attempt, AttemptFailure, Body, ClaimKey, Draft, FailureReason, Idempotency, Priority, Progress,
+    QueueName, State, StateName,
+};
+use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::reply::Receipt;
+use pombo_kernel::time::{Span, Time};
+use pombo_store::audit::{Event, Record};
+use pombo_store::core::{Core, Reading};
+use pombo_store::memory::Memory;
+use pombo_store::sqlite::Sqlite;
+use pombo_store::{
+    Accepted, Ask, Cancelled, Claimed, Conflict, Counted, Filter, Line, NodeId, Place, Repeat, Settled,
+    Settlement, Story,
+};
+
+/// A store that the suite can make.
+pub trait Fresh: Core + Sized {
+    fn fresh(folder: &Path, dice: Dice) -> Self;
+}
+
+impl Fresh for Memory {
+    fn fresh(_: &Path, dice: Dice) -> Memory {
+        Memory::new(dice)
+    }
+}
+
+impl Fresh for Sqlite {
+    fn fresh(folder: &Path, dice: Dice) -> Sqlite {
+        Sqlite::open(folder, dice).unwrap()
+    }
+}
+
+/// When every case starts.
+pub const START: Time = Time::from_millis(1_800_000_000_000);
+
+pub const ONE: NodeId = NodeId(1);
+pub const TWO: NodeId = NodeId(2);
+
+/// A store and what time it is. Each verb commits, unless it says otherwise.
+pub struct World<C: Core> {
+    // Before the folder, so that it is closed first.
+    pub core: C,
+    pub now: Time,
+    reader: C::Reader,
+    commits: u64,
+    _folder: tempfile::TempDir,
+}
+
+impl<C: Fresh> World<C> {
+    pub fn new() -> World<C> {
+        let folder = tempfile::tempdir().unwrap();
+        let core = C::fresh(folder.path(), Dice::seeded(11));
+        World { reader: core.reader().unwrap(), core, now: START, commits: 0, _folder: folder }
+    }
+
+    pub fn pass(&mut self, span: Span) {
+        self.now = self.now + span;
+    }
+
+    pub fn commit(&mut self) -> u64 {
+        self.commits += 1;
+        let mut entropy = [0; 32];
+        entropy[..8].copy_from_slice(&self.commits.to_le_bytes());
+        self.core.commit(self.now, &entropy).unwrap()
+    }
+
+    /// Goes back to what is durable.
+    pub fn reopen(&mut self) {
+        self.core.reopen().unwrap();
+        self.reader = self.core.reader().unwrap();
+    }
+
+    pub fn offer(&mut self, draft: Draft) -> Result<Accepted, Conflict> {
+        let answer = self.core.accept(draft, self.now).unwrap();
+        self.commit();
+        answer
+    }
+
+    pub fn accept(&mut self, draft: Draft) -> MessageId {
+        let accepted = self.offer(draft).unwrap();
+        assert_eq!(accepted.repeat, Repeat::First);
+        accepted.id
+    }
+
+    /// Accepts several in one commit.
+    pub fn accept_all(&mut self, drafts: impl IntoIterator<Item = Draft>) -> Vec<MessageId> {
+        let now = self.now;
+        let ids = drafts.into_iter().map(|draft| self.core.accept(draft, now).unwrap().unwrap().id).collect();
+        self.commit();
+        ids
+    }
+
+    pub fn claim(&mut self, max: usize) -> Vec<Claimed> {
+        self.claim_as(ONE, "default", max)
+    }
+
+    pub fn claim_as(&mut self, node: NodeId, lane: &str, max: usize) -> Vec<Claimed> {
+        let taken = self.claim_uncommitted(node, lane, max);
+        self.commit();
+        taken
+    }
+
+    pub fn claim_uncommitted(&mut self, node: NodeId, lane: &str, max: usize) -> Vec<Claimed> {
+        self.core.claim(&Ask { node, lane: lane.parse().unwrap(), max }, self.now).unwrap()
+    }
+
+    /// Claims the one message that can be claimed.
+    pub fn claim_one(&mut self) -> Claimed {
+        let mut taken = self.claim(10);
+        assert_eq!(taken.len(), 1, "{taken:?}");
+        taken.remove(0)
+    }
+
+    /// Which messages a claim would get next, in order.
+    pub fn claimed_ids(&mut self, max: usize) -> Vec<MessageId> {
+        self.claim(max).iter().map(|claimed| claimed.message.id).collect()
+    }
+
+    pub fn heartbeat(&mut self, node: NodeId, lease: Span) {
+        self.core.heartbeat(node, self.now + lease).unwrap();
+        self.commit();
+    }
+
+    pub fn take_over(&mut self, node: NodeId, max: usize) -> Vec<Claimed> {
+        let taken = self.core.take_over(node, max, self.now).unwrap();
+        self.commit();
+        taken
+    }
+
+    pub fn settle(&mut self, claimed: &Claimed, end: End) -> Settled {
+        self.settle_with(settlement(claimed, end, self.now))
+    }
+
+    pub fn settle_with(&mut self, settlement: Settlement) -> Settled {
+        let answer = self.core.settle(settlement, self.now).unwrap();
+        self.commit();
+        answer
+    }
+
+    /// Accepts a message and takes it to that end.
+    pub fn through(&mut self, draft: Draft, end: End) -> MessageId {
+        let id = self.accept(draft);
+        let claimed = self.claim(1_000).into_iter().find(|claimed| claimed.message.id == id).unwrap();
+        assert_eq!(self.settle(&claimed, end), Settled::Done);
+        id
+    }
+
+    pub fn release(&mut self, key: ClaimKey) -> Settled {
+        let answer = self.core.release(key, self.now).unwrap();
+        self.commit();
+        answer
+    }
+
+    pub fn cancel(&mut self, id: MessageId) -> Cancelled {
+        self.cancel_as(&Tenant::default(), id, "ana")
+    }
+
+    pub fn cancel_as(&mut self, tenant: &Tenant, id: MessageId, by: &str) -> Cancelled {
+        let answer = self.core.cancel(tenant, id, &Actor(by.into()), self.now).unwrap();
+        self.commit();
+        answer
+    }
+
+    pub fn expire(&mut self, max: usize) -> usize {
+        let count = self.core.expire(max, self.now).unwrap();
+        self.commit();
+        count
+    }
+
+    pub fn block(&mut self, place: &Place, block: Block) {
+        self.core.block(place, block, &Actor("ana".into()), self.now).unwrap();
+        self.commit();
+    }
+
+    pub fn unblock(&mut self, place: &Place) -> bool {
+        let answer = self.core.unblock(place, &Actor("ana".into()), self.now).unwrap();
+        self.commit();
+        answer
+    }
+
+    pub fn next_due(&mut self) -> Option<Time> {
+        self.core.next_due(&LaneName::default(), self.now).map(|due| due.max(self.now))
+    }
+
+    pub fn read(&mut self) -> &mut C::Reader {
+        &mut self.reader
+    }
+
+    pub fn story(&mut self, id: MessageId) -> Story {
+        self.reader.story(&Tenant::default(), id).unwrap().unwrap()
+    }
+
+    pub fn state(&mut self, id: MessageId) -> State {
+        self.story(id).state
+    }
+
+    pub fn is(&mut self, id: MessageId, state: StateName) {
+        assert_eq!(self.state(id).name(), state);
+    }
+
+    /// Every message that matches, page by page.
+    pub fn list(&mut self, filter: &Filter, limit: usize) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let mut before: Option<MessageKey> = None;
+        loop {
+            let page = self.reader.page(filter, before, limit).unwrap();
+            assert!(page.lines.len() <= limit);
+            lines.extend(page.lines);
+            let Some(next) = page.next else { return lines };
+            assert!(before.is_none_or(|before| next < before), "a page that leads nowhere");
+            before = Some(next);
+        }
+    }
+
+    pub fn listed(&mut self, filter: &Filter) -> Vec<MessageId> {
+        self.list(filter, 100).iter().map(|line| line.message.id).collect()
+    }
+
+    pub fn audit(&mut self) -> Vec<Record> {
+        self.reader.audit(0, usize::MAX).unwrap().into_iter().map(|(_, record)| record).collect()
+    }
+
+    pub fn events(&mut self) -> Vec<Event> {
+        self.audit().iter().map(|record| record.event).collect()
+    }
+
+    pub fn tally(&mut self, what: Counted) -> u64 {
+        let tallies = self.reader.tallies().unwrap();
+        tallies.iter().filter(|tally| tally.what == what).map(|tally| tally.count).sum()
+    }
+
+    pub fn blocks(&mut self) -> Vec<(Place, Block)> {
+        let now = self.now;
+        let over =
+            |block: &Block| block.kind == BlockKind::Pause && block.until.is_some_and(|until| until <= now);
+        self.reader.blocks().unwrap().into_iter().filter(|(_, block)| !over(block)).collect()
+    }
+}
+
+/// What became of an attempt.
+#[derive(Clone, Debug)]
+pub enum End {
+    Sent,
+    Retry(Span),
+    Failed(FailureReason),
+    /// A fault of ours: a hold is put there.
+    Held(Scope),
+    /// As a retry, and the provider asked everyone for that pause.
+    Paused(Scope, Span),
+}
+
+/// A settlement as the engine would make it, of an attempt that ends at `now`.
+pub fn settlement(claimed: &Claimed, end: End, now: Time) -> Settlement {
+    let before = claimed.progress;
+    let counted = !matches!(end, End::Held(_));
+    let progress = Progress {
+        attempts: before.attempts + u16::from(counted),
+        crashes: 0,
+        steps: before.steps + 1,
+        ..before
+    };
+    let lift = if claimed.probe.is_some() { BlockChange::Lift } else { BlockChange::Keep };
+    let retry = |delay: Span| Next::Retry {
+        due: now + delay,
+        wait: Wait { delay, nominal: delay, swing: 0.0, hinted: false },
+    };
+    let (next, verdict, block) = match end {
+        End::Sent => (Next::Sent(receipt()), None, lift),
+        End::Retry(delay) => (retry(delay), Some(Verdict::Transient), lift),
+        End::Failed(reason) => (Next::Failed(reason), Some(Verdict::Permanent), lift),
+        End::Held(scope) => {
+            let hold = Block::hold("401".into(), claimed.probe.map_or(0, |probes| probes + 1), now);
+            (Next::Held, Some(Verdict::SenderFault), BlockChange::Set(scope, hold))
+        }
+        End::Paused(scope, span) => {
+            let pause = Block::pause("429".into(), now + span, now);
+            (retry(span), Some(Verdict::Transient), BlockChange::Set(scope, pause))
+        }
+    };
+    let attempt = Attempt {
+        round: before.round,
+        number: before.attempts + 1,
+        started_at: claimed.claimed_at,
+        finished_at: now,
+        outcome: next.outcome(),
+        failure: verdict.map(failure),
+        next_delay: match &next {
+            Next::Retry { wait, .. } => Some(wait.delay),
+            _ => None,
+        },
+        explanation: "because".into(),
+    };
+    Settlement { key: claimed.key, attempt, next, progress, block }
+}
+
+pub fn receipt() -> Receipt {
+    Receipt { provider_id: Some("re_1".into()), code: Some(200) }
+}
+
+pub fn failure(verdict: Verdict) -> AttemptFailure {
+    let category = match verdict {
+        Verdict::SenderFault => "unauthorized",
+        Verdict::Permanent => "invalid_recipient",
+        Verdict::Transient | Verdict::UnknownTransient => "busy",
+    };
+    AttemptFailure {
+        verdict,
+        category: category.into(),
+        code: Some("503".into()),
+        text: "come back later".into(),
+        perhaps_sent: false,
+        rule: None,
+    }
+}
+
+pub fn draft() -> Draft {
+    Draft {
+        queue: queue("crm", "crm.example"),
+        priority: Priority::default(),
+        send_at: None,
+        expires_at: None,
+        ordering_key: None,
+        idempotency: None,
+        body: Body { to: "someone".into(), ..Body::default() },
+    }
+}
+
+pub fn queue(channel: &str, destination: &str) -> QueueName {
+    QueueName {
+        tenant: Tenant::default(),
+        lane: LaneName::default(),
+        channel: channel.parse().unwrap(),
+        destination: destination.into(),
+        campaign: None,
+    }
+}
+
+pub fn to(destination: &str) -> Draft {
+    Draft { queue: queue("crm", destination), ..draft() }
+}
+
+pub fn on_lane(lane: &str) -> Draft {
+    Draft { queue: QueueName { lane: lane.parse().unwrap(), ..queue("crm", "crm.example") }, ..draft() }
+}
+
+pub fn of(tenant: &str) -> Draft {
+    Draft { queue: QueueName { tenant: tenant.parse().unwrap(), ..queue("crm", "crm.example") }, ..draft() }
+}
+
+pub fn urgent(priority: u8) -> Draft {
+    Draft { priority: Priority::new(priority).unwrap(), ..draft() }
+}
+
+pub fn in_order(key: &str) -> Draft {
+    Draft { ordering_key: Some(key.into()), ..draft() }
+}
+
+pub fn once(key: &str, fingerprint: u8) -> Draft {
+    Draft { idempotency: Some(Idempotency { key: key.into(), fingerprint: [fingerprint; 16] }), ..draft() }
+}
+
+pub fn later(span: Span) -> Draft {
+    Draft { send_at: Some(START + span), ..draft() }
+}
+
+pub fn until(span: Span) -> Draft {
+    Draft { expires_at: Some(START + span), ..draft() }
+}
+
+pub fn channel(name: &str) -> Place {
+    Place { channel: name.parse().unwrap(), destination: None }
+}
+
+pub fn destination(channel: &str, destination: &str) -> Place {
+    Place { channel: channel.parse().unwrap(), destination: Some(Arc::from(destination)) }
+}
+
+pub fn by_operator(now: Time) -> Block {
+    Block { kind: BlockKind::Operator, reason: "maintenance".into(), since: now, until: None, probes: 0 }
+}
+
+pub const fn secs(n: u64) -> Span {
+    Span::from_secs(n)
+}
+
+pub const fn mins(n: u64) -> Span {
+    Span::from_mins(n)
+}

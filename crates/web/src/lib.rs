@@ -1,0 +1,1 @@
+//! Pombo's doors.
