@@ -1,1 +1,9 @@
-//! Pombo's hands: claim, send, settle.
+//! The hands: claim, send, settle.
+//!
+//! [`core`] decides what to do next, without a clock, a task or a socket of its own; [`shell`] does it.
+
+pub mod core;
+pub mod decide;
+pub mod shell;
+
+pub use shell::Engine;

@@ -240,7 +240,7 @@ mod tests {
     const NOW: Time = Time::from_millis(1_700_000_000_000);
 
     fn made(attempts: u16) -> Progress {
-        Progress { attempts, steps: attempts, ..Progress::default() }
+        Progress { attempts, steps: u32::from(attempts), ..Progress::default() }
     }
 
     fn policy(name: &str) -> Policy {

@@ -239,7 +239,7 @@ pub struct Progress {
     /// Attempts in a row that ended with the death of the sender.
     pub crashes: u16,
     /// Everything that ever happened to it after acceptance, counted or not.
-    pub steps: u16,
+    pub steps: u32,
 }
 
 /// An accepted message.

@@ -224,3 +224,95 @@ impl Policy {
         (0..self.attempts.saturating_sub(1)).map(|n| crate::backoff::bounds(self, n).1).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built_in(name: &str) -> Policy {
+        Policy::built_in(name, Profile::Production).unwrap()
+    }
+
+    fn fields(problems: &[BadPolicy]) -> Vec<&str> {
+        problems.iter().map(|problem| problem.field).collect()
+    }
+
+    #[test] // REQ RP-5
+    fn every_built_in_policy_is_valid_in_both_profiles() {
+        for name in Policy::BUILT_IN {
+            for profile in [Profile::Development, Profile::Production] {
+                let policy = Policy::built_in(name, profile).unwrap();
+                assert_eq!((policy.name.as_str(), policy.problems()), (name, vec![]));
+            }
+        }
+        assert_eq!(Policy::built_in("carrier-pigeon", Profile::Production), None);
+    }
+
+    #[test] // REQ RP-5
+    fn every_value_can_be_changed() {
+        let changes = Overrides {
+            attempts: Some(9),
+            base: Some(Span::from_secs(2)),
+            floor: Some(Span::from_secs(1)),
+            cap: Some(Span::from_mins(1)),
+            jitter: Some(0.5),
+            max_hint: Some(Span::from_hours(1)),
+            expires_after: Some(Span::from_hours(2)),
+            delays: None,
+        };
+        let policy = built_in("whatsapp").with(&changes);
+        assert_eq!(policy.delays, Delays::Doubling { base: Span::from_secs(2) });
+        assert_eq!((policy.attempts, policy.floor, policy.cap), (9, Span::from_secs(1), Span::from_mins(1)));
+        assert_eq!((policy.jitter, policy.max_hint), (0.5, Span::from_hours(1)));
+        assert_eq!((policy.expires_after, policy.problems()), (Some(Span::from_hours(2)), vec![]));
+    }
+
+    #[test] // REQ RP-5
+    fn a_list_of_delays_says_how_many_attempts_there_are() {
+        let listed =
+            Overrides { delays: Some(vec![Span::from_secs(1), Span::from_hours(1)]), ..Overrides::default() };
+        let policy = built_in("smtp").with(&listed);
+        assert_eq!((policy.attempts, policy.problems()), (3, vec![]));
+    }
+
+    #[test]
+    fn every_impossible_value_is_named() {
+        let check = |changes: Overrides, field: &str| {
+            let problems = built_in("smtp").with(&changes).problems();
+            assert_eq!(fields(&problems), [field], "{changes:?}");
+        };
+        check(Overrides { attempts: Some(0), ..Overrides::default() }, "attempts");
+        check(Overrides { attempts: Some(1_001), ..Overrides::default() }, "attempts");
+        check(Overrides { jitter: Some(1.5), ..Overrides::default() }, "jitter");
+        check(Overrides { jitter: Some(f64::NAN), ..Overrides::default() }, "jitter");
+        check(Overrides { floor: Some(Span::from_hours(1)), ..Overrides::default() }, "floor");
+        check(Overrides { base: Some(Span::ZERO), ..Overrides::default() }, "base");
+        check(Overrides { base: Some(Span::from_hours(1)), ..Overrides::default() }, "base");
+        let empty = Overrides { delays: Some(vec![]), attempts: Some(2), ..Overrides::default() };
+        check(empty, "delays");
+    }
+
+    #[test] // REQ RP-6
+    fn a_claims_schedule_that_cannot_fit_in_a_day_is_refused() {
+        let long = built_in("claims").with(&Overrides { attempts: Some(20), ..Overrides::default() });
+        assert_eq!(fields(&long.problems()), ["attempts"]);
+        assert_eq!(built_in("claims").expires_after, Some(Span::from_hours(48)));
+    }
+
+    #[test] // REQ RP-5
+    fn a_message_may_ask_for_less_than_its_channel_and_not_for_more() {
+        let channel = built_in("smtp");
+        let allowed =
+            Overrides { attempts: Some(2), base: Some(Span::from_secs(30)), ..Overrides::default() };
+        assert_eq!(channel.refuses(&allowed), []);
+        let check = |asked: Overrides, field: &str| {
+            assert_eq!(fields(&channel.refuses(&asked)), [field], "{asked:?}")
+        };
+        check(Overrides { attempts: Some(6), ..Overrides::default() }, "attempts");
+        check(Overrides { cap: Some(Span::from_hours(1)), ..Overrides::default() }, "cap");
+        check(Overrides { base: Some(Span::from_millis(1)), ..Overrides::default() }, "delays");
+        check(Overrides { max_hint: Some(Span::from_hours(25)), ..Overrides::default() }, "max_hint");
+        let late = Overrides { expires_after: Some(Span::from_hours(49)), ..Overrides::default() };
+        assert_eq!(fields(&built_in("claims").refuses(&late)), ["expires_after"]);
+    }
+}

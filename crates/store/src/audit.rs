@@ -219,7 +219,11 @@ impl Tip {
         if chain.end() != block.hash {
             return Err(wrong("its records are not the ones that were written"));
         }
-        Ok(Tip { sequence: self.sequence + 1, position: self.position + u64::from(block.count), hash: block.hash })
+        Ok(Tip {
+            sequence: self.sequence + 1,
+            position: self.position + u64::from(block.count),
+            hash: block.hash,
+        })
     }
 }
 

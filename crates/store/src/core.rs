@@ -37,7 +37,13 @@ pub trait Core: Send + 'static {
     fn take_over(&mut self, node: NodeId, max: usize, now: Time) -> Result<Vec<Claimed>, StoreError>;
     fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError>;
     fn release(&mut self, key: ClaimKey, now: Time) -> Result<Settled, StoreError>;
-    fn cancel(&mut self, tenant: &Tenant, id: MessageId, by: &Actor, now: Time) -> Result<Cancelled, StoreError>;
+    fn cancel(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Cancelled, StoreError>;
     /// Fails up to `max` messages that wait past their deadline; how many there were. One that is being sent is
     /// left to its settlement.
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError>;
@@ -66,7 +72,8 @@ pub trait Core: Send + 'static {
 /// What can be read beside the writer: always a committed state.
 pub trait Reading: Send + 'static {
     fn story(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Story>, StoreError>;
-    fn page(&mut self, filter: &Filter, before: Option<MessageKey>, limit: usize) -> Result<Page, StoreError>;
+    fn page(&mut self, filter: &Filter, before: Option<MessageKey>, limit: usize)
+    -> Result<Page, StoreError>;
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError>;
     fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, audit::Record)>, StoreError>;
     fn verify(&mut self) -> Result<audit::Verified, StoreError>;

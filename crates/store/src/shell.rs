@@ -21,8 +21,8 @@ use tracing::{error, info, warn};
 use crate::audit::{Record, Verified};
 use crate::core::{Core, Reading};
 use crate::{
-    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, NodeId, Page, Place, Settled, Settlement,
-    Store, StoreError, Story, Tally,
+    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, NodeId, Page, Place, Settled,
+    Settlement, Store, StoreError, Story, Tally,
 };
 
 /// Bytes of accepted messages that may wait to be written before producers are asked to come back later.
@@ -306,7 +306,8 @@ struct Group {
 impl<C: Core> Writer<C> {
     fn run(mut self) {
         loop {
-            let first = match self.inbox.recv_timeout(self.nap().to_std()) {
+            let nap = self.nap().to_std();
+            let first = match self.inbox.recv_timeout(nap) {
                 Ok(job) => Some(job),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -357,7 +358,12 @@ impl<C: Core> Writer<C> {
     }
 
     /// Does what is there to do and makes it durable. Nothing is told to anybody before.
-    fn write(&mut self, first: Option<Job<C>>, group: &mut Group, now: Time) -> Result<Option<u64>, StoreError> {
+    fn write(
+        &mut self,
+        first: Option<Job<C>>,
+        group: &mut Group,
+        now: Time,
+    ) -> Result<Option<u64>, StoreError> {
         let mut next = first;
         while let Some(job) = next {
             self.take(job, group, now)?;
@@ -380,7 +386,8 @@ impl<C: Core> Writer<C> {
                 group.weight += weight;
                 if self.failing.is_some() {
                     let error = self.health.borrow().clone().err();
-                    let error = error.unwrap_or_else(|| StoreError::Unavailable("it is being reopened".into()));
+                    let error =
+                        error.unwrap_or_else(|| StoreError::Unavailable("it is being reopened".into()));
                     let _ = work(Err(error), now);
                     return Ok(());
                 }
@@ -388,10 +395,9 @@ impl<C: Core> Writer<C> {
             }
             Job::Claim(parked) => self.parked.push_back(parked),
             Job::StopClaims(node, answer) => {
-                let (stopped, kept) =
+                let (stopped, kept): (VecDeque<_>, _) =
                     std::mem::take(&mut self.parked).into_iter().partition(|parked| parked.ask.node == node);
                 self.parked = kept;
-                let stopped: Vec<Parked> = stopped;
                 for parked in stopped {
                     let _ = parked.answer.send(Ok(Vec::new()));
                 }
@@ -426,10 +432,13 @@ impl<C: Core> Writer<C> {
             self.broken.send_replace(Some(reason.clone()));
         } else {
             warn!(%error, "the store cannot be written; sending pauses until it can");
-            let wait = self.failing.as_ref().map_or(FIRST_RETRY, |failing| failing.wait.doubled(1).min(SLOWEST_RETRY));
+            let wait = self
+                .failing
+                .as_ref()
+                .map_or(FIRST_RETRY, |failing| failing.wait.doubled(1).min(SLOWEST_RETRY));
             self.failing = Some(Failing { retry_at: now + wait, wait });
         }
-        self.health.send_replace(Err(error));
+        drop(self.health.send_replace(Err(error)));
     }
 
     /// Reopens the core, and has it write something, since only that shows that it can.
@@ -438,7 +447,7 @@ impl<C: Core> Writer<C> {
             Ok(()) => {
                 info!("the store can be written again");
                 self.failing = None;
-                self.health.send_replace(Ok(()));
+                drop(self.health.send_replace(Ok(())));
             }
             Err(error) => self.failed(error, now),
         }

@@ -157,7 +157,13 @@ impl Sqlite {
         let campaign = name.campaign.as_ref().map_or("", |campaign| campaign.as_str());
         self.write(
             sql!("queue_insert"),
-            params![name.tenant.as_str(), name.lane.as_str(), name.channel.as_str(), &*name.destination, campaign],
+            params![
+                name.tenant.as_str(),
+                name.lane.as_str(),
+                name.channel.as_str(),
+                &*name.destination,
+                campaign
+            ],
         )?;
         let id = self.file.db.last_insert_rowid();
         Ok((id, self.board.add(id, name.clone(), 1)))
@@ -181,7 +187,15 @@ impl Sqlite {
     }
 
     /// Makes a waiting message claimable: a row in `ready`.
-    fn put_ready(&mut self, id: QueueId, rank: i64, due: Time, key: MessageKey, steps: u16, now: Time) -> Result<(), StoreError> {
+    fn put_ready(
+        &mut self,
+        id: QueueId,
+        rank: i64,
+        due: Time,
+        key: MessageKey,
+        steps: u32,
+        now: Time,
+    ) -> Result<(), StoreError> {
         self.write(sql!("ready_insert"), params![id, rank, due.millis(), key.0, steps])?;
         self.board.note_row(id, rank, due, now);
         Ok(())
@@ -257,7 +271,11 @@ impl Core for Sqlite {
             })?;
             if let Some((id, fingerprint)) = found {
                 let same = fingerprint == given.fingerprint;
-                return Ok(if same { Ok(Accepted { id, repeat: Repeat::Same }) } else { Err(Conflict { first: id }) });
+                return Ok(if same {
+                    Ok(Accepted { id, repeat: Repeat::Same })
+                } else {
+                    Err(Conflict { first: id })
+                });
             }
         }
         let (queue, name) = self.queue(&draft.queue)?;
@@ -339,7 +357,13 @@ impl Core for Sqlite {
         self.release_one(key, now)
     }
 
-    fn cancel(&mut self, tenant: &Tenant, id: MessageId, by: &Actor, now: Time) -> Result<Cancelled, StoreError> {
+    fn cancel(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Cancelled, StoreError> {
         self.cancel_one(tenant, id, by, now)
     }
 
@@ -361,7 +385,14 @@ impl Core for Sqlite {
     fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {
         let added = self.write(
             sql!("key_insert"),
-            params![key.id, key.tenant.as_str(), key.role, key.label, key.digest.as_slice(), key.created_at.millis()],
+            params![
+                key.id,
+                key.tenant.as_str(),
+                key.role,
+                key.label,
+                key.digest.as_slice(),
+                key.created_at.millis()
+            ],
         )?;
         if added > 0 {
             self.record(transition::key_added(&key, now));
@@ -392,7 +423,10 @@ impl Core for Sqlite {
         }
         for ((tenant, channel, what), count) in std::mem::take(&mut self.tallies) {
             for hour in [now.hour(), 0] {
-                self.write(sql!("tally_add"), params![hour, tenant.as_str(), channel.as_str(), what as u8, count])?;
+                self.write(
+                    sql!("tally_add"),
+                    params![hour, tenant.as_str(), channel.as_str(), what as u8, count],
+                )?;
             }
         }
         self.file.commit()?;
@@ -407,7 +441,10 @@ impl Core for Sqlite {
     }
 
     fn check(&mut self, now: Time) -> Result<(), StoreError> {
-        self.write("INSERT OR REPLACE INTO meta (name, value) VALUES ('checked', ?1)", [now.millis().to_le_bytes()])?;
+        self.write(
+            "INSERT OR REPLACE INTO meta (name, value) VALUES ('checked', ?1)",
+            [now.millis().to_le_bytes()],
+        )?;
         self.file.commit()
     }
 

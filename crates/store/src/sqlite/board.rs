@@ -80,8 +80,13 @@ pub(super) struct Board {
 pub(super) enum Front {
     Open,
     /// One message may pass, as a probe of these holds.
-    Probe { places: Vec<Place>, probes: u16 },
-    Shut { until: Option<Time> },
+    Probe {
+        places: Vec<Place>,
+        probes: u16,
+    },
+    Shut {
+        until: Option<Time>,
+    },
 }
 
 impl Board {
@@ -219,7 +224,9 @@ impl Board {
             let Some(block) = self.blocks.get(&place) else { continue };
             front = match (front, block.gate(now)) {
                 (front, Gate::Open) => front,
-                (Front::Shut { until: None }, _) | (_, Gate::Shut { until: None }) => Front::Shut { until: None },
+                (Front::Shut { until: None }, _) | (_, Gate::Shut { until: None }) => {
+                    Front::Shut { until: None }
+                }
                 (Front::Shut { until: Some(one) }, Gate::Shut { until: Some(two) }) => {
                     Front::Shut { until: Some(one.max(two)) }
                 }
@@ -255,7 +262,10 @@ impl Board {
     pub(super) fn reseat_behind(&mut self, place: &Place, now: Time) {
         let behind: Vec<QueueId> = self.by_channel.get(&place.channel).map_or_else(Vec::new, |ids| {
             let same = |id: &&QueueId| {
-                place.destination.as_ref().is_none_or(|destination| self.queues[*id].name.destination == *destination)
+                place
+                    .destination
+                    .as_ref()
+                    .is_none_or(|destination| self.queues[*id].name.destination == *destination)
             };
             ids.iter().filter(same).copied().collect()
         });

@@ -50,7 +50,9 @@ impl Claims {
 
     /// What the claim key gives a right to, if it is still valid.
     pub(super) fn valid(&self, key: ClaimKey) -> Option<&Held> {
-        self.held.get(&key.message.key()).filter(|held| held.claim == key.claim && held.message.id == key.message)
+        self.held
+            .get(&key.message.key())
+            .filter(|held| held.claim == key.claim && held.message.id == key.message)
     }
 }
 
@@ -79,7 +81,8 @@ impl Sqlite {
             let heads = self.take_heads(id, want, now)?;
             self.board.pay(id, heads.iter().map(|head| head.message.priority), now);
             for head in heads {
-                let (places, probes) = probe.clone().map_or((Vec::new(), None), |(places, n)| (places, Some(n)));
+                let (places, probes) =
+                    probe.clone().map_or((Vec::new(), None), |(places, n)| (places, Some(n)));
                 self.board.probe_started(&places, now);
                 self.record(transition::claimed(&head.message, now));
                 let held = Held {
@@ -104,7 +107,12 @@ impl Sqlite {
     }
 
     /// Writes the journal row of a claim and remembers who holds what.
-    fn hold(&mut self, claim: ClaimId, taken: Vec<(Held, Option<u16>)>, now: Time) -> Result<Vec<Claimed>, StoreError> {
+    fn hold(
+        &mut self,
+        claim: ClaimId,
+        taken: Vec<(Held, Option<u16>)>,
+        now: Time,
+    ) -> Result<Vec<Claimed>, StoreError> {
         let Some((first, _)) = taken.first() else { return Ok(Vec::new()) };
         let node = first.node;
         let mut members = Vec::with_capacity(taken.len() * rows::MEMBER);
@@ -145,9 +153,10 @@ impl Sqlite {
                 break;
             }
             let mut statement = self.file.db.prepare_cached(sql!("claim_heads"))?;
-            let mut found = statement.query(params![id, rank, now.millis(), i64::try_from(left).unwrap_or(i64::MAX)])?;
+            let mut found =
+                statement.query(params![id, rank, now.millis(), i64::try_from(left).unwrap_or(i64::MAX)])?;
             while let Some(row) = found.next()? {
-                let steps: u16 = row.get(1)?;
+                let steps: u32 = row.get(1)?;
                 let message = rows::message(row, 2, name.clone())?;
                 heads.push(Head {
                     due: rows::time(row, 0)?,
@@ -158,7 +167,10 @@ impl Sqlite {
         }
         for head in &mut heads {
             let key = head.message.id.key();
-            self.write(sql!("ready_delete"), params![id, rank(head.message.priority), head.due.millis(), key.0])?;
+            self.write(
+                sql!("ready_delete"),
+                params![id, rank(head.message.priority), head.due.millis(), key.0],
+            )?;
             if head.progress.steps > 0 {
                 let last = self.one(sql!("history_last"), [key.0], rows::step)?;
                 head.progress = last.map_or(head.progress, |step| step.progress);
@@ -189,9 +201,15 @@ impl Sqlite {
     }
 
     /// Claims whose node has no lease any more, oldest first.
-    pub(super) fn take_over_lost(&mut self, node: NodeId, max: usize, now: Time) -> Result<Vec<Claimed>, StoreError> {
+    pub(super) fn take_over_lost(
+        &mut self,
+        node: NodeId,
+        max: usize,
+        now: Time,
+    ) -> Result<Vec<Claimed>, StoreError> {
         let alive = |node: &NodeId| self.claims.leases.get(node).is_some_and(|until| *until > now);
-        let mut lost: Vec<Held> = self.claims.held.values().filter(|held| !alive(&held.node)).cloned().collect();
+        let mut lost: Vec<Held> =
+            self.claims.held.values().filter(|held| !alive(&held.node)).cloned().collect();
         lost.sort_by_key(|held| (held.claim, held.message.id));
         lost.truncate(max);
         let claim = self.next_claim();
@@ -230,7 +248,13 @@ impl Sqlite {
     }
 
     /// Puts a message that was being sent back among the waiting.
-    pub(super) fn wait_again(&mut self, held: &Held, due: Time, steps: u16, now: Time) -> Result<(), StoreError> {
+    pub(super) fn wait_again(
+        &mut self,
+        held: &Held,
+        due: Time,
+        steps: u32,
+        now: Time,
+    ) -> Result<(), StoreError> {
         let message = &held.message;
         let (queue, _) = self.queue(&message.queue)?;
         self.put_ready(queue, rank(message.priority), due, message.id.key(), steps, now)?;

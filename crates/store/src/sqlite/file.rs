@@ -118,7 +118,8 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
 /// Brings the schema up to date in one transaction: a crash on the way leaves the old one.
 fn migrate(db: &mut Connection, fresh_secret: &[u8; 32]) -> Result<(), StoreError> {
     let txn = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    let version: usize = txn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let version: u32 = txn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let version = version as usize;
     if version > MIGRATIONS.len() {
         return Err(StoreError::Unavailable(format!(
             "the store has schema {version} and this version of Pombo knows up to {}; run the newer version",
@@ -133,7 +134,7 @@ fn migrate(db: &mut Connection, fresh_secret: &[u8; 32]) -> Result<(), StoreErro
     for migration in &MIGRATIONS[version..] {
         txn.execute_batch(migration)?;
     }
-    txn.pragma_update(None, "user_version", MIGRATIONS.len())?;
+    txn.pragma_update(None, "user_version", u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX))?;
     txn.pragma_update(None, "application_id", APPLICATION_ID)?;
     txn.execute("INSERT OR IGNORE INTO meta (name, value) VALUES ('secret', ?1)", [fresh_secret.as_slice()])?;
     Ok(txn.commit()?)
@@ -143,11 +144,14 @@ impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
         let text = error.to_string();
         let Some(cause) = error.sqlite_error() else { return StoreError::Broken(text) };
-        let fsync_failed = [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC].contains(&cause.extended_code);
+        let fsync_failed =
+            [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC].contains(&cause.extended_code);
         match cause.code {
             _ if fsync_failed => StoreError::Broken(text),
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreError::Broken(text),
-            ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::ApiMisuse => StoreError::Broken(text),
+            ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::ApiMisuse => {
+                StoreError::Broken(text)
+            }
             _ => StoreError::Unavailable(text),
         }
     }

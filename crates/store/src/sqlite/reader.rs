@@ -66,7 +66,8 @@ impl Reader {
     fn waits_in_order(&self, stored: &Stored) -> Result<bool, StoreError> {
         let Some(ordering_key) = &stored.message.ordering_key else { return Ok(false) };
         let place = params![stored.message.queue.tenant.as_str(), ordering_key, stored.message.id.key().0];
-        let active = self.db.prepare_cached(sql!("ordered_active"))?.query_row(place, |row| row.get(0)).optional()?;
+        let active =
+            self.db.prepare_cached(sql!("ordered_active"))?.query_row(place, |row| row.get(0)).optional()?;
         Ok(active == Some(false))
     }
 
@@ -88,7 +89,12 @@ impl Reader {
     }
 
     /// Keys that may match, newest first, and whether there may be more.
-    fn candidates(&self, filter: &Filter, before: MessageKey, limit: usize) -> Result<Candidates, StoreError> {
+    fn candidates(
+        &self,
+        filter: &Filter,
+        before: MessageKey,
+        limit: usize,
+    ) -> Result<Candidates, StoreError> {
         let since = filter.since.map_or(MessageKey(0), MessageKey::at);
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
         let read = |sql: &str, params: &[&dyn rusqlite::ToSql]| -> Result<Vec<MessageKey>, StoreError> {
@@ -151,7 +157,12 @@ impl Reading for Reader {
         })
     }
 
-    fn page(&mut self, filter: &Filter, before: Option<MessageKey>, limit: usize) -> Result<Page, StoreError> {
+    fn page(
+        &mut self,
+        filter: &Filter,
+        before: Option<MessageKey>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
         let until = filter.until.map_or(MessageKey(i64::MAX), MessageKey::at);
         let mut cursor = before.unwrap_or(until).min(until);
         self.at_once(|reader| {
@@ -203,7 +214,8 @@ impl Reading for Reader {
         while let Some(row) = blocks.next()? {
             let position: i64 = row.get(0)?;
             let entries = row.get_ref(1)?.as_blob().map_err(|error| StoreError::Broken(error.to_string()))?;
-            let records = audit::records(position.unsigned_abs(), entries).filter(|(position, _)| *position >= from);
+            let records =
+                audit::records(position.unsigned_abs(), entries).filter(|(position, _)| *position >= from);
             found.extend(records.take(max - found.len()));
             if found.len() == max {
                 break;
@@ -231,7 +243,11 @@ impl Reading for Reader {
                 match tip.follow(&block) {
                     Ok(next) => tip = next,
                     Err(broken) => {
-                        return Ok(Verified { blocks: tip.sequence, records: tip.position, broken: Some(broken) });
+                        return Ok(Verified {
+                            blocks: tip.sequence,
+                            records: tip.position,
+                            broken: Some(broken),
+                        });
                     }
                 }
             }

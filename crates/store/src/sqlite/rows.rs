@@ -6,8 +6,8 @@ use pombo_kernel::block::Block;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle;
 use pombo_kernel::message::{
-    Actor, Attempt, AttemptFailure, AttemptOutcome, Body, ClaimId, FailureReason, Message, Priority, Progress,
-    QueueName, State, StateName,
+    Actor, Attempt, AttemptFailure, AttemptOutcome, Body, ClaimId, FailureReason, Message, Priority,
+    Progress, QueueName, State, StateName,
 };
 use pombo_kernel::reply::Receipt;
 use pombo_kernel::time::{Span, Time};
@@ -74,7 +74,8 @@ pub(super) fn body(body: &Body) -> Result<Vec<u8>, StoreError> {
 /// A message from columns `first`..: key, nonce, priority, send_at, expires_at, ordering_key, type, template,
 /// reference, body.
 pub(super) fn message(row: &Row<'_>, first: usize, queue: Arc<QueueName>) -> rusqlite::Result<Message> {
-    let stored: Body = serde_json::from_slice(row.get_ref(first + 9)?.as_blob()?).map_err(|e| broken(first + 9, e))?;
+    let stored: Body =
+        serde_json::from_slice(row.get_ref(first + 9)?.as_blob()?).map_err(|e| broken(first + 9, e))?;
     Ok(Message {
         id: id(row, first, first + 1)?,
         queue,
@@ -82,7 +83,12 @@ pub(super) fn message(row: &Row<'_>, first: usize, queue: Arc<QueueName>) -> rus
         send_at: some_time(row, first + 3)?,
         expires_at: some_time(row, first + 4)?,
         ordering_key: row.get(first + 5)?,
-        body: Body { kind: row.get(first + 6)?, template: row.get(first + 7)?, reference: row.get(first + 8)?, ..stored },
+        body: Body {
+            kind: row.get(first + 6)?,
+            template: row.get(first + 7)?,
+            reference: row.get(first + 8)?,
+            ..stored
+        },
     })
 }
 
@@ -136,7 +142,7 @@ pub(super) struct Step {
 }
 
 pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<Step> {
-    let seq: u16 = row.get(0)?;
+    let seq: u32 = row.get(0)?;
     let reason: Option<u8> = row.get(8)?;
     let delay: Option<i64> = row.get(10)?;
     Ok(Step {
@@ -244,9 +250,15 @@ pub(super) fn keys(db: &Connection) -> Result<Vec<ApiKey>, StoreError> {
     })
 }
 
-pub(super) fn deadlines(db: &Connection, now: Time, max: usize) -> Result<Vec<(Time, MessageKey)>, StoreError> {
+pub(super) fn deadlines(
+    db: &Connection,
+    now: Time,
+    max: usize,
+) -> Result<Vec<(Time, MessageKey)>, StoreError> {
     let max = i64::try_from(max).unwrap_or(i64::MAX);
-    all(db, sql!("expiry_due"), params![now.millis(), max], |row| Ok((time(row, 0)?, MessageKey(row.get(1)?))))
+    all(db, sql!("expiry_due"), params![now.millis(), max], |row| {
+        Ok((time(row, 0)?, MessageKey(row.get(1)?)))
+    })
 }
 
 /// Where the audit chain ends.
@@ -273,18 +285,18 @@ pub(super) fn journal(db: &Connection) -> Result<Vec<JournalRow>, StoreError> {
 }
 
 /// Bytes of one member in a journal row: key, due, steps.
-pub(super) const MEMBER: usize = 18;
+pub(super) const MEMBER: usize = 20;
 
-pub(super) fn push_member(members: &mut Vec<u8>, key: MessageKey, due: Time, steps: u16) {
+pub(super) fn push_member(members: &mut Vec<u8>, key: MessageKey, due: Time, steps: u32) {
     members.extend(key.0.to_le_bytes());
     members.extend(due.millis().to_le_bytes());
     members.extend(steps.to_le_bytes());
 }
 
-pub(super) fn members(bytes: &[u8]) -> impl Iterator<Item = (MessageKey, Time, u16)> {
+pub(super) fn members(bytes: &[u8]) -> impl Iterator<Item = (MessageKey, Time, u32)> {
     let number = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap_or_default());
     bytes.chunks_exact(MEMBER).map(move |member| {
-        let steps = u16::from_le_bytes([member[16], member[17]]);
+        let steps = u32::from_le_bytes([member[16], member[17], member[18], member[19]]);
         (MessageKey(number(&member[..8])), Time::from_millis(number(&member[8..16])), steps)
     })
 }

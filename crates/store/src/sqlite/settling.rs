@@ -118,7 +118,8 @@ impl Sqlite {
         if !was_active {
             return Ok(());
         }
-        let next = self.one(sql!("ordered_next"), params![tenant.as_str(), ordering_key], |row| row.get(0))?;
+        let next =
+            self.one(sql!("ordered_next"), params![tenant.as_str(), ordering_key], |row| row.get(0))?;
         let Some(next) = next.map(MessageKey) else { return Ok(()) };
         self.write(sql!("ordered_activate"), params![tenant.as_str(), ordering_key, next.0])?;
         let stored = self.must_find(next)?;
@@ -130,7 +131,13 @@ impl Sqlite {
             .ok_or_else(|| StoreError::Broken(format!("message {} is missing from the store", key.0)))
     }
 
-    pub(super) fn cancel_one(&mut self, tenant: &Tenant, id: MessageId, by: &Actor, now: Time) -> Result<Cancelled, StoreError> {
+    pub(super) fn cancel_one(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Cancelled, StoreError> {
         self.store_fresh(now)?;
         let found = rows::stored(&self.file.db, id.key())?
             .filter(|stored| stored.message.id == id && stored.message.queue.tenant == *tenant);
@@ -152,7 +159,14 @@ impl Sqlite {
     }
 
     /// Ends a message that waits, without an attempt.
-    fn end_waiting(&mut self, stored: &Stored, due: Time, progress: Progress, ending: &Ending, now: Time) -> Result<(), StoreError> {
+    fn end_waiting(
+        &mut self,
+        stored: &Stored,
+        due: Time,
+        progress: Progress,
+        ending: &Ending,
+        now: Time,
+    ) -> Result<(), StoreError> {
         let key = stored.message.id.key();
         let place = params![stored.queue, rank(stored.message.priority), due.millis(), key.0];
         self.write(sql!("ready_delete"), place)?;

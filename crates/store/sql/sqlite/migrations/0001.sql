@@ -52,7 +52,7 @@ CREATE TABLE ready (
 ) STRICT, WITHOUT ROWID;
 
 -- The claim journal: one row a batch, deleted when its last message is settled. members holds, for each message,
--- key, due (8 bytes each) and steps (2 bytes), little endian.
+-- key, due (8 bytes each) and steps (4 bytes), little endian.
 CREATE TABLE claim (
   id INTEGER PRIMARY KEY,
   node INTEGER NOT NULL,

@@ -1,0 +1,315 @@
+//! What to do next: `step(event, now, dice) -> effects`.
+//!
+//! A slot of a lane is taken from the moment a claim asks for it until the message's result is durable, so there
+//! are never more sends under way than slots, and never more messages in doubt after a crash.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use pombo_kernel::dice::Dice;
+use pombo_kernel::message::ClaimKey;
+use pombo_kernel::name::LaneName;
+use pombo_kernel::reply::{Fault, FaultKind, Reply};
+use pombo_kernel::setup::Setup;
+use pombo_kernel::time::{Span, Time};
+use pombo_store::{Ask, Claimed, NodeId, Settlement};
+
+use crate::decide::{self, End};
+
+/// How long a node's claims hold after its last sign of life.
+pub const LEASE: Span = Span::from_secs(60);
+pub const HEARTBEAT: Span = Span::from_secs(15);
+/// A node that could not show a sign of life for so long sends nothing more.
+pub const SILENCE: Span = Span::from_secs(30);
+/// Messages of a lost node taken over at once.
+const TAKE_OVER: usize = 256;
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    Started,
+    /// A heartbeat is durable; it was sent at that time.
+    Alive {
+        since: Time,
+    },
+    Claimed {
+        lane: LaneName,
+        asked: usize,
+        claimed: Vec<Claimed>,
+    },
+    /// The store could not answer a claim.
+    ClaimFailed {
+        lane: LaneName,
+        asked: usize,
+    },
+    TakenOver(Vec<Claimed>),
+    /// An attempt ended.
+    Replied {
+        key: ClaimKey,
+        reply: Reply,
+    },
+    /// Results are durable, or were no longer wanted.
+    Settled(Vec<ClaimKey>),
+    /// Messages were given back.
+    Released(Vec<ClaimKey>),
+    /// Time has passed.
+    Tick,
+    Reload(Arc<Setup>),
+    /// Take no more work, and finish what is under way.
+    Stop,
+    /// No more time to finish.
+    GraceOver,
+}
+
+/// What to do.
+#[derive(Debug)]
+pub enum Effect {
+    Heartbeat {
+        until: Time,
+    },
+    TakeOver {
+        max: usize,
+    },
+    Claim(Ask),
+    /// Ask again a little later.
+    ClaimLater(Ask),
+    Send {
+        claimed: Arc<Claimed>,
+        timeout: Span,
+    },
+    Settle(Vec<Settlement>),
+    Release(Vec<ClaimKey>),
+    StopClaims,
+    /// Nothing is under way any more.
+    Stopped,
+}
+
+#[derive(Debug)]
+struct Lane {
+    workers: usize,
+    /// Asked for, being sent, or not durably settled.
+    taken: usize,
+}
+
+#[derive(Debug)]
+struct Sending {
+    claimed: Arc<Claimed>,
+    started_at: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Waiting for the first sign of life to be durable.
+    Starting,
+    Running,
+    Stopping,
+    Stopped,
+}
+
+#[derive(Debug)]
+pub struct Core {
+    node: NodeId,
+    setup: Arc<Setup>,
+    lanes: BTreeMap<LaneName, Lane>,
+    sending: HashMap<ClaimKey, Sending>,
+    /// Messages whose result is not durable yet, with the lane whose slot they hold; none for a taken-over one.
+    settling: HashMap<ClaimKey, Option<LaneName>>,
+    alive_since: Time,
+    phase: Phase,
+}
+
+impl Core {
+    /// An engine that works those lanes of the setup.
+    pub fn new(node: NodeId, setup: Arc<Setup>, lanes: &[LaneName]) -> Core {
+        let worked = lanes.iter().filter_map(|lane| Some((lane.clone(), setup.lanes.get(lane)?)));
+        let lanes = worked
+            .map(|(name, lane)| (name, Lane { workers: usize::from(lane.workers), taken: 0 }))
+            .collect();
+        Core {
+            node,
+            setup,
+            lanes,
+            sending: HashMap::new(),
+            settling: HashMap::new(),
+            alive_since: Time::default(),
+            phase: Phase::Starting,
+        }
+    }
+
+    /// Sends under way, and results not durable yet.
+    pub fn in_flight(&self) -> usize {
+        self.sending.len() + self.settling.len()
+    }
+
+    pub fn step(&mut self, event: Event, now: Time, dice: &mut Dice) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::Started | Event::Tick => {
+                effects.push(Effect::Heartbeat { until: now + LEASE });
+            }
+            Event::Alive { since } => {
+                self.alive_since = self.alive_since.max(since);
+                if matches!(self.phase, Phase::Starting | Phase::Running) {
+                    effects.push(Effect::TakeOver { max: TAKE_OVER });
+                }
+                if self.phase == Phase::Starting {
+                    self.phase = Phase::Running;
+                }
+                effects.extend(self.ask_all(now));
+            }
+            Event::TakenOver(lost) => {
+                if lost.len() == TAKE_OVER {
+                    effects.push(Effect::TakeOver { max: TAKE_OVER });
+                }
+                effects.extend(self.settle_lost(lost, now, dice));
+            }
+            Event::Claimed { lane, asked, claimed } => {
+                self.free(&lane, asked - claimed.len().min(asked));
+                effects.extend(self.send_all(claimed, now, dice));
+                effects.extend(self.ask(&lane, now));
+            }
+            Event::ClaimFailed { lane, asked } => {
+                self.free(&lane, asked);
+                effects.extend(self.ask(&lane, now).map(|effect| match effect {
+                    Effect::Claim(ask) => Effect::ClaimLater(ask),
+                    other => other,
+                }));
+            }
+            Event::Replied { key, reply } => effects.extend(self.replied(key, reply, now, dice)),
+            Event::Settled(keys) | Event::Released(keys) => {
+                let mut lanes: Vec<LaneName> = Vec::new();
+                for key in &keys {
+                    let Some(lane) = self.settling.remove(key).flatten() else { continue };
+                    self.free(&lane, 1);
+                    if !lanes.contains(&lane) {
+                        lanes.push(lane);
+                    }
+                }
+                effects.extend(lanes.iter().filter_map(|lane| self.ask(lane, now)));
+            }
+            Event::Reload(setup) => {
+                for (name, lane) in &mut self.lanes {
+                    lane.workers = setup.lanes.get(name).map_or(0, |lane| usize::from(lane.workers));
+                }
+                self.setup = setup;
+                effects.extend(self.ask_all(now));
+            }
+            Event::Stop => {
+                if self.phase != Phase::Stopped {
+                    self.phase = Phase::Stopping;
+                    effects.push(Effect::StopClaims);
+                }
+            }
+            Event::GraceOver => {
+                let late: Vec<ClaimKey> = self.sending.keys().copied().collect();
+                let text = "it was still being sent when the process had to stop";
+                let fault = Fault { kind: FaultKind::Interrupted, text: text.into() };
+                for key in late {
+                    effects.extend(self.replied(key, Reply::Doubtful(fault.clone()), now, dice));
+                }
+            }
+        }
+        if self.phase == Phase::Stopping
+            && self.lanes.values().all(|lane| lane.taken == 0)
+            && self.in_flight() == 0
+        {
+            self.phase = Phase::Stopped;
+            effects.push(Effect::Stopped);
+        }
+        effects
+    }
+
+    fn free(&mut self, lane: &LaneName, slots: usize) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.taken = lane.taken.saturating_sub(slots);
+        }
+    }
+
+    fn ask_all(&mut self, now: Time) -> Vec<Effect> {
+        let names: Vec<LaneName> = self.lanes.keys().cloned().collect();
+        names.iter().filter_map(|name| self.ask(name, now)).collect()
+    }
+
+    /// Too long without a durable sign of life: others may think us dead, so nothing is sent.
+    fn silent(&self, now: Time) -> bool {
+        now.since(self.alive_since) >= SILENCE
+    }
+
+    /// Asks for as many messages as the lane has free slots. The slots are taken at once.
+    fn ask(&mut self, name: &LaneName, now: Time) -> Option<Effect> {
+        if self.phase != Phase::Running || self.silent(now) {
+            return None;
+        }
+        let lane = self.lanes.get_mut(name)?;
+        let max = lane.workers.saturating_sub(lane.taken);
+        if max == 0 {
+            return None;
+        }
+        lane.taken += max;
+        Some(Effect::Claim(Ask { node: self.node, lane: name.clone(), max }))
+    }
+
+    /// Sends what may be sent now; gives the rest back.
+    fn send_all(&mut self, claimed: Vec<Claimed>, now: Time, dice: &mut Dice) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let mut unsent = Vec::new();
+        for claimed in claimed {
+            let key = claimed.key;
+            let expired = claimed.message.expires_at.is_some_and(|deadline| deadline <= now);
+            if expired || self.silent(now) || self.phase != Phase::Running {
+                self.settling.insert(key, Some(claimed.message.queue.lane.clone()));
+                unsent.push(key);
+                continue;
+            }
+            let name = claimed.message.queue.channel.clone();
+            let claimed = Arc::new(claimed);
+            self.sending.insert(key, Sending { claimed: claimed.clone(), started_at: now });
+            let unready = match self.setup.channels.get(&name) {
+                Some(channel) if channel.unready.is_none() => {
+                    effects.push(Effect::Send { claimed, timeout: channel.attempt_timeout });
+                    continue;
+                }
+                Some(channel) => channel.unready.clone().unwrap_or_default(),
+                None => format!("channel `{name}` is not in the configuration"),
+            };
+            let fault = Fault { kind: FaultKind::NotConfigured, text: unready };
+            effects.extend(self.replied(key, Reply::Unreachable(fault), now, dice));
+        }
+        if !unsent.is_empty() {
+            effects.push(Effect::Release(unsent));
+            if self.silent(now) {
+                effects.push(Effect::Heartbeat { until: now + LEASE });
+            }
+        }
+        effects
+    }
+
+    fn replied(&mut self, key: ClaimKey, reply: Reply, now: Time, dice: &mut Dice) -> Option<Effect> {
+        let Sending { claimed, started_at } = self.sending.remove(&key)?;
+        self.settling.insert(key, Some(claimed.message.queue.lane.clone()));
+        let channel = self.setup.channels.get(&claimed.message.queue.channel);
+        let end = End::Reply(reply);
+        let settlement =
+            decide::settlement(&claimed, channel.map(|channel| &**channel), end, started_at, now, dice);
+        Some(Effect::Settle(vec![settlement]))
+    }
+
+    fn settle_lost(&mut self, lost: Vec<Claimed>, now: Time, dice: &mut Dice) -> Option<Effect> {
+        let settlements: Vec<Settlement> = lost
+            .iter()
+            .map(|claimed| {
+                self.settling.insert(claimed.key, None);
+                let channel = self.setup.channels.get(&claimed.message.queue.channel);
+                decide::settlement(
+                    claimed,
+                    channel.map(|channel| &**channel),
+                    End::Lost,
+                    claimed.claimed_at,
+                    now,
+                    dice,
+                )
+            })
+            .collect();
+        (!settlements.is_empty()).then_some(Effect::Settle(settlements))
+    }
+}

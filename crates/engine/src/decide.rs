@@ -1,0 +1,173 @@
+//! From a claimed message and the reply to its attempt, to what is written down.
+
+use pombo_kernel::classify::{Meaning, Scope, Verdict};
+use pombo_kernel::dice::Dice;
+use pombo_kernel::hint;
+use pombo_kernel::lifecycle::{self, Case, Certainty, Failure, Next, Outcome};
+use pombo_kernel::message::{Attempt, AttemptFailure};
+use pombo_kernel::policy::Policy;
+use pombo_kernel::reply::{Fault, FaultKind, Refusal, Reply};
+use pombo_kernel::setup::ChannelSetup;
+use pombo_kernel::time::Time;
+use pombo_store::{Claimed, Settlement};
+
+/// How much of a provider's words is kept.
+const TEXT_MAX: usize = 2_048;
+/// How much of them an explanation shows.
+const SUMMARY_MAX: usize = 160;
+
+/// Why an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    Reply(Reply),
+    /// The node that was sending is gone.
+    Lost,
+}
+
+/// What is to be recorded about an attempt that ended at `now`.
+pub fn settlement(
+    claimed: &Claimed,
+    channel: Option<&ChannelSetup>,
+    end: End,
+    started_at: Time,
+    now: Time,
+    dice: &mut Dice,
+) -> Settlement {
+    let (outcome, failure) = outcome(channel, end, now);
+    let policy = policy_of(claimed, channel);
+    let case = Case {
+        progress: claimed.progress,
+        expires_at: claimed.message.expires_at,
+        policy: &policy,
+        on_unknown: channel.map(|channel| channel.on_unknown_outcome).unwrap_or_default(),
+        probe: claimed.probe,
+    };
+    let decision = lifecycle::settle(case, outcome, now, dice);
+    let next_delay = match &decision.next {
+        Next::Retry { wait, .. } => Some(wait.delay),
+        _ => None,
+    };
+    let attempt = Attempt {
+        round: claimed.progress.round,
+        number: claimed.progress.attempts.saturating_add(1),
+        started_at,
+        finished_at: now,
+        outcome: decision.next.outcome(),
+        failure,
+        next_delay,
+        explanation: decision.explanation,
+    };
+    Settlement {
+        key: claimed.key,
+        attempt,
+        next: decision.next,
+        progress: decision.progress,
+        block: decision.block,
+    }
+}
+
+/// The policy that applies to this message: its channel's, with what the message itself asked for.
+fn policy_of(claimed: &Claimed, channel: Option<&ChannelSetup>) -> Policy {
+    let base = channel.map(|channel| channel.policy.clone()).unwrap_or_else(|| {
+        Policy::built_in("webhook", pombo_kernel::policy::Profile::Production).expect("it is built in")
+    });
+    match &claimed.message.body.retry {
+        Some(changes) => base.with(changes),
+        None => base,
+    }
+}
+
+fn outcome(channel: Option<&ChannelSetup>, end: End, now: Time) -> (Outcome, Option<AttemptFailure>) {
+    let reply = match end {
+        End::Reply(Reply::Accepted(receipt)) => return (Outcome::Sent(receipt), None),
+        End::Reply(reply) => reply,
+        End::Lost => {
+            let text = "the process that was sending it stopped before the result was recorded";
+            let fault = Fault { kind: FaultKind::Interrupted, text: text.into() };
+            let (_, failure) = outcome(channel, End::Reply(Reply::Doubtful(fault)), now);
+            let meaning = failure.as_ref().map(meaning_of_lost);
+            let failed = Failure {
+                meaning: meaning.unwrap_or_else(not_configured),
+                hint: None,
+                certainty: Certainty::Interrupted,
+                summary: text.into(),
+            };
+            return (Outcome::Failed(failed), failure);
+        }
+    };
+    let meaning = channel.and_then(|channel| channel.rules.classify(&reply)).unwrap_or_else(not_configured);
+    let (certainty, hint, code, text) = match reply {
+        Reply::Accepted(_) => (Certainty::NotSent, None, None, String::new()),
+        Reply::Refused(refusal) => {
+            let hint = hint::hint(&refusal.hints, now);
+            let certainty = if refusal.perhaps_sent { Certainty::PerhapsSent } else { Certainty::NotSent };
+            (certainty, hint, code_of(&refusal), refusal.text)
+        }
+        Reply::Unreachable(fault) => {
+            (Certainty::NotSent, None, Some(fault.kind.as_str().to_owned()), fault.text)
+        }
+        Reply::Doubtful(fault) => {
+            (Certainty::PerhapsSent, None, Some(fault.kind.as_str().to_owned()), fault.text)
+        }
+    };
+    let summary = summary(code.as_deref(), &text);
+    let failure = AttemptFailure {
+        verdict: meaning.verdict,
+        category: meaning.category.clone(),
+        code,
+        text: cut(&text, TEXT_MAX).to_owned(),
+        perhaps_sent: certainty != Certainty::NotSent,
+        rule: meaning.rule.clone(),
+    };
+    (Outcome::Failed(Failure { meaning, hint, certainty, summary }), Some(failure))
+}
+
+fn meaning_of_lost(failure: &AttemptFailure) -> Meaning {
+    Meaning {
+        verdict: Verdict::Transient,
+        category: failure.category.clone(),
+        destination_fault: false,
+        suppress: false,
+        scope: Scope::Destination,
+        wait: None,
+        rule: failure.rule.clone(),
+    }
+}
+
+/// A message for a channel that the configuration no longer has waits until it does.
+fn not_configured() -> Meaning {
+    Meaning {
+        verdict: Verdict::SenderFault,
+        category: "not_configured".into(),
+        destination_fault: false,
+        suppress: false,
+        scope: Scope::Channel,
+        wait: None,
+        rule: None,
+    }
+}
+
+fn code_of(refusal: &Refusal) -> Option<String> {
+    let parts = [
+        refusal.status.map(|status| status.to_string()),
+        refusal.enhanced.map(|enhanced| enhanced.to_string()),
+        refusal.name.clone(),
+    ];
+    let code = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    Some(code).filter(|code| !code.is_empty())
+}
+
+fn summary(code: Option<&str>, text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = cut(&line, SUMMARY_MAX);
+    match code {
+        Some(code) if line.is_empty() => code.to_owned(),
+        Some(code) => format!("{code} {line}"),
+        None => line.to_owned(),
+    }
+}
+
+/// The start of a text, cut between characters.
+fn cut(text: &str, max: usize) -> &str {
+    if text.len() <= max { text } else { &text[..text.floor_char_boundary(max)] }
+}
