@@ -136,7 +136,6 @@ impl Client {
                     self.pool.register(&mut line);
                     return Ok(line);
                 }
-                Ok(Err(fault)) if fault.kind == FaultKind::Tls => return Err(fault),
                 Ok(Err(fault)) => last = fault,
                 Err(_) => last = late("no connection"),
             }
@@ -199,4 +198,55 @@ pub(crate) fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
     if roots.len() == before { Err("it holds no certificate".to_owned()) } else { Ok(roots) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::{Options, Sandbox};
+
+    async fn call(client: &Client, url: &Url) {
+        let request = Request::post("/ok").header("host", "x").body(Full::default()).unwrap();
+        client.call(url, request, Duration::from_secs(20)).await.unwrap();
+    }
+
+    async fn client_and_sink() -> (Client, Sandbox, Url) {
+        let sink = Sandbox::start("127.0.0.1:0".parse().unwrap(), &Options::default()).await.unwrap();
+        let guard = Guard { allow_private: true, allow: Vec::new() };
+        let client = Client::new(guard, Resolver::default(), roots(None).unwrap()).unwrap();
+        let url = Url::parse(&sink.url("/ok")).unwrap();
+        (client, sink, url)
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_kept_for_a_few_seconds_and_used_for_a_minute() {
+        let (client, sink, url) = client_and_sink().await;
+        let pass = |seconds: u64| (0..seconds).for_each(|_| client.pool.tick());
+        call(&client, &url).await;
+        pass(2);
+        assert_eq!(client.pool.idle(), 1);
+        pass(4);
+        assert_eq!(client.pool.idle(), 0);
+
+        for _ in 0..50 {
+            call(&client, &url).await;
+            pass(1);
+        }
+        assert_eq!(sink.stats().connections, 2);
+        for _ in 0..20 {
+            call(&client, &url).await;
+            pass(1);
+        }
+        assert_eq!(sink.stats().connections, 3);
+    }
+
+    #[tokio::test]
+    async fn time_passes_for_idle_connections_by_itself() {
+        let (client, _sink, url) = client_and_sink().await;
+        call(&client, &url).await;
+        assert_eq!(client.pool.idle(), 1);
+        tokio::time::pause();
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(client.pool.idle(), 0);
+    }
 }

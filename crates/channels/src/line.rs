@@ -243,3 +243,45 @@ impl AsyncWrite for Wire {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn a_line_that_died_before_the_request_has_not_spoken() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        for reset in [true, false] {
+            let mut line = Line::open(address, None).await.unwrap();
+            let (theirs, _) = listener.accept().await.unwrap();
+            if reset {
+                theirs.set_zero_linger().unwrap();
+            }
+            drop(theirs);
+            // A round trip of our own: whatever the kernel knew before it, the runtime knows after it.
+            drop(TcpStream::connect(address).await.unwrap());
+            drop(listener.accept().await.unwrap());
+
+            let fault = line.ask(Request::new(Full::from("x"))).await.unwrap_err();
+            assert_eq!(fault.kind, FaultKind::ConnectionReset, "{fault:?}");
+            assert!(!line.has_spoken());
+            assert!(!line.is_free());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_that_dies_after_the_request_has_spoken() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut line = Line::open(listener.local_addr().unwrap(), None).await.unwrap();
+        let (mut theirs, _) = listener.accept().await.unwrap();
+        let reading = async move {
+            theirs.read_u8().await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(line.ask(Request::new(Full::from("x"))), reading);
+        assert_eq!(answer.unwrap_err().kind, FaultKind::ConnectionReset);
+        assert!(line.has_spoken());
+    }
+}

@@ -31,3 +31,28 @@ impl Channel for Null {
         Box::pin(async { Ok(Some("takes everything".to_owned())) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pombo_kernel::id::{MessageId, MessageKey};
+    use pombo_kernel::time::Time;
+
+    #[tokio::test]
+    async fn it_takes_everything_and_counts() {
+        let null = Null::default();
+        let envelope = Envelope {
+            id: MessageId::new(MessageKey(1), 1),
+            idempotency_key: String::new(),
+            now: Time::default(),
+            to: "canary".to_owned(),
+            content: "canary".to_owned(),
+        };
+        for _ in 0..3 {
+            let reply = null.send(&envelope, Duration::ZERO).await;
+            assert_eq!(reply, Reply::Accepted(Receipt::default()));
+        }
+        assert_eq!(null.accepted(), 3);
+        assert!(!format!("{envelope:?}").contains("canary"));
+    }
+}

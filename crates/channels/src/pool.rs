@@ -81,6 +81,12 @@ impl Pool {
         state.count += 1;
     }
 
+    /// A second has passed: closes what has been idle too long.
+    pub(crate) fn tick(&self) {
+        let old = self.state().tick();
+        drop(old);
+    }
+
     #[cfg(test)]
     pub(crate) fn idle(&self) -> usize {
         self.state().count
@@ -94,7 +100,7 @@ impl State {
         Some(parked.line)
     }
 
-    /// Moves time on by one tick and gives back what has been idle too long.
+    /// Moves time on by one second and gives back what has been idle too long.
     fn tick(&mut self) -> Vec<Parked> {
         self.tick += 1;
         let now = self.tick;
@@ -113,7 +119,6 @@ async fn sweep(pool: Weak<Pool>) {
     loop {
         tokio::time::sleep(TICK).await;
         let Some(pool) = pool.upgrade() else { return };
-        let old = pool.state().tick();
-        drop(old);
+        pool.tick();
     }
 }

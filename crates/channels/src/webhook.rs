@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 use http_body_util::Full;
-use pombo_kernel::content::{Problem, WebhookContent, web_address};
+use pombo_kernel::content::{Problem, WebhookContent, reserved_in_http, web_address};
 use pombo_kernel::reply::{Fault, FaultKind, Receipt, Refusal, Reply};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -149,14 +149,22 @@ impl Webhook {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "a header has no usable name")?;
             let value =
                 HeaderValue::from_bytes(value.as_bytes()).map_err(|_| "a header has no usable value")?;
+            if reserved_in_http(name.as_str()) {
+                return Err("a header is not the caller's to set".to_owned());
+            }
             headers.insert(name, value);
+        }
+        let method = method(content.method.unwrap_or_default());
+        // Without a length some receivers wait for a body that never comes.
+        if !body.is_empty() || matches!(method, Method::POST | Method::PUT | Method::PATCH) {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
         }
         // Compressed answers are not asked for, since they would not be unpacked.
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         self.stamp(&mut headers, envelope, &body);
 
         let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method(content.method.unwrap_or_default());
+        *request.method_mut() = method;
         *request.uri_mut() = Uri::try_from(&url[Position::BeforePath..Position::AfterQuery])
             .map_err(|_| "the URL has no usable path".to_owned())?;
         *request.headers_mut() = headers;
@@ -239,4 +247,75 @@ fn hints(headers: &HeaderMap) -> Vec<(String, String)> {
         .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
         .take(HINTS_MAX)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pombo_kernel::content;
+    use pombo_kernel::id::{MessageId, MessageKey};
+    use pombo_kernel::kind::ChannelKind;
+    use pombo_kernel::time::Time;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn envelope(to: &str, content: &serde_json::Value) -> Envelope {
+        Envelope {
+            id: MessageId::new(MessageKey(1), 2),
+            idempotency_key: "k".to_owned(),
+            now: Time::from_millis(1_700_000_000_000),
+            to: to.to_owned(),
+            content: content.to_string(),
+        }
+    }
+
+    #[test]
+    fn words_end_at_a_whole_character() {
+        let body = "é".repeat(4000);
+        assert_eq!(words(body.as_bytes()), "é".repeat(2048));
+        let odd = format!("x{body}");
+        assert_eq!(words(odd.as_bytes()).len(), 4095);
+        assert_eq!(words(&[0xff; 9000]).len(), 4095);
+        assert_eq!(words(b""), "");
+    }
+
+    #[test]
+    fn hints_are_few_and_short() {
+        let mut headers = HeaderMap::new();
+        for i in 0..100 {
+            headers.insert(HeaderName::try_from(format!("x-ratelimit-{i}")).unwrap(), HeaderValue::from(i));
+        }
+        assert_eq!(hints(&headers).len(), HINTS_MAX);
+        let mut headers = HeaderMap::new();
+        headers.insert(header::RETRY_AFTER, HeaderValue::try_from("9".repeat(1000)).unwrap());
+        headers.insert(header::SERVER, HeaderValue::from_static("x"));
+        assert_eq!(hints(&headers), []);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_door_lets_in_can_be_sent(
+            to in "https?://[ -~é]{0,30}",
+            headers in proptest::collection::btree_map("[!-~é]{0,6}", ".{0,12}", 0..5),
+        ) {
+            let content = serde_json::json!({"headers": headers, "body": 1});
+            if content::check(ChannelKind::Webhook, &to, &content).is_ok() {
+                let webhook = Webhook::new(&WebhookSettings::default()).unwrap();
+                prop_assert!(webhook.request(&envelope(&to, &content)).is_ok());
+            }
+        }
+
+        #[test] // REQ SE-2
+        fn no_header_carries_another(name in any::<String>(), value in any::<String>()) {
+            let content = serde_json::json!({"headers": BTreeMap::from([(&name, &value)])});
+            let webhook = Webhook::new(&WebhookSettings::default()).unwrap();
+            if let Ok((_, request)) = webhook.request(&envelope("https://x/", &content)) {
+                let own = 7;
+                prop_assert!(request.headers().len() <= own + 1);
+                for value in request.headers().values() {
+                    prop_assert!(!value.as_bytes().iter().any(|b| b"\r\n\0".contains(b)));
+                }
+            }
+        }
+    }
 }

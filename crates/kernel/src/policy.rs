@@ -306,7 +306,7 @@ mod tests {
             Overrides { attempts: Some(2), base: Some(Span::from_secs(30)), ..Overrides::default() };
         assert_eq!(channel.refuses(&allowed), []);
         let check = |asked: Overrides, field: &str| {
-            assert_eq!(fields(&channel.refuses(&asked)), [field], "{asked:?}")
+            assert_eq!(fields(&channel.refuses(&asked)), [field], "{asked:?}");
         };
         check(Overrides { attempts: Some(6), ..Overrides::default() }, "attempts");
         check(Overrides { cap: Some(Span::from_hours(1)), ..Overrides::default() }, "cap");

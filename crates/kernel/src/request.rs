@@ -112,28 +112,29 @@ const PROBLEMS_MAX: usize = 20;
 impl Setup {
     /// Makes a draft of a request as it came, or names everything that is wrong with it.
     ///
-    /// A field of the wrong type is reported once, as such, beside the problems of the other fields.
+    /// A field of the wrong type is reported once, as such, beside the problems of the other fields; all of them
+    /// in the order in which a message's fields are documented.
     pub fn draft_json(&self, json: &[u8], tenant: &Tenant, now: Time) -> Result<Drafted, Refused> {
-        let (mut request, mut unread) = Request::read(json).map_err(Refused::NotJson)?;
+        let (mut request, mut unread) = Request::read(json)?;
         let idempotency_key = request.idempotency_key.take();
         if let Some(problem) = idempotency_key.as_deref().and_then(bad_idempotency_key) {
             unread.push(problem);
         }
-        match self.draft(request, tenant, now) {
-            Ok(draft) if unread.is_empty() => Ok(Drafted { draft, idempotency_key }),
-            Ok(_) => Err(Refused::Problems(unread)),
-            Err(found) => {
-                let known = unread.len();
-                for problem in found {
-                    let said = |earlier: &Problem| same_field(&earlier.field, &problem.field);
-                    if !unread[..known].iter().any(said) {
-                        unread.push(problem);
-                    }
-                }
-                unread.truncate(PROBLEMS_MAX);
-                Err(Refused::Problems(unread))
+        let found = match self.draft(request, tenant, now) {
+            Ok(draft) if unread.is_empty() => return Ok(Drafted { draft, idempotency_key }),
+            Ok(_) => Vec::new(),
+            Err(found) => found,
+        };
+        let known = unread.len();
+        for problem in found {
+            let said = |earlier: &Problem| same_field(&earlier.field, &problem.field);
+            if !unread[..known].iter().any(said) {
+                unread.push(problem);
             }
         }
+        unread.sort_by_key(|problem| read::place(&problem.field));
+        unread.truncate(PROBLEMS_MAX);
+        Err(Refused::Problems(unread))
     }
 
     /// Makes a draft of a request, or names everything that is wrong with it.

@@ -7,7 +7,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Code, PROBLEMS_MAX, Problem, Request, nearest, quoted};
+use super::{Code, PROBLEMS_MAX, Problem, Refused, Request, nearest, quoted};
 use crate::message::Json;
 use crate::policy::Overrides;
 
@@ -18,6 +18,12 @@ pub struct BadJson {
     pub line: usize,
     pub column: usize,
     pub reason: String,
+}
+
+impl From<BadJson> for Refused {
+    fn from(bad: BadJson) -> Refused {
+        Refused::NotJson(bad)
+    }
 }
 
 impl From<serde_json::Error> for BadJson {
@@ -45,22 +51,26 @@ const FIELDS: [&str; 16] = [
     "idempotency_key",
 ];
 
+/// Where a problem's field stands among the fields; those that are none come last.
+pub(super) fn place(field: &str) -> usize {
+    let name = field.split('.').next().unwrap_or_default();
+    FIELDS.iter().position(|known| *known == name).unwrap_or(FIELDS.len())
+}
+
 impl Request {
-    /// Reads a request; fields that cannot be read are left out of it and reported.
+    /// Reads a request; fields that cannot be read are left out of it and reported beside it.
     ///
     /// Content, payload and metadata keep the text that they came as: a number's digits or the order of keys
     /// may mean something to whoever receives them.
-    pub fn read(json: &[u8]) -> Result<(Request, Vec<Problem>), BadJson> {
+    pub fn read(json: &[u8]) -> Result<(Request, Vec<Problem>), Refused> {
         if json.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
-            serde_json::from_slice::<IgnoredAny>(json)?;
+            serde_json::from_slice::<IgnoredAny>(json).map_err(BadJson::from)?;
             let hint = "a message is one object; post several to /v1/messages/batch";
             let what = what_starts(json.trim_ascii_start());
-            return Ok((
-                Request::default(),
-                vec![invalid("body", format!("is {what}, not an object"), hint)],
-            ));
+            let problem = invalid("body", format!("is {what}, not an object"), hint);
+            return Err(Refused::Problems(vec![problem]));
         }
-        let mut members: Members<'_> = serde_json::from_slice(json)?;
+        let mut members: Members<'_> = serde_json::from_slice(json).map_err(BadJson::from)?;
         let request = Request {
             channel: members.needed("channel", "name one of the configured channels"),
             to: members.needed("to", "name the recipient, as the channel's kind writes it"),

@@ -1,0 +1,181 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pombo_channels::webhook::{Webhook, WebhookSettings};
+use pombo_kernel::reply::FaultKind;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::TlsAcceptor;
+
+use crate::receiver::{OK, Receiver, reset};
+use crate::{accepted, channel, channel_where_names_lead_to, send, settings, unreachable};
+
+/// An authority of our own, with its certificate in a file.
+struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    folder: TempDir,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
+        Authority { issuer, folder }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    fn trusted(&self) -> WebhookSettings {
+        WebhookSettings { ca_file: Some(self.file()), ..settings() }
+    }
+
+    /// A receiver that speaks TLS under this name, with a certificate of ours.
+    async fn receiver(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Receiver {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        change(&mut params);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+            )
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Receiver::start(move |stream, seen| {
+            let acceptor = acceptor.clone();
+            async move {
+                let Ok(mut tls) = acceptor.accept(stream).await else { return };
+                while seen.read(&mut tls).await.is_some() {
+                    tls.write_all(OK.as_bytes()).await.unwrap();
+                }
+            }
+        })
+        .await
+    }
+}
+
+fn https(receiver: &Receiver) -> String {
+    format!("https://crm.example:{}/hook", receiver.address.port())
+}
+
+fn leading_to(settings: &WebhookSettings, receiver: &Receiver) -> Webhook {
+    channel_where_names_lead_to(settings, &[&receiver.address.to_string()])
+}
+
+#[tokio::test]
+async fn an_authority_from_a_file_is_trusted_and_the_connection_kept() {
+    let authority = Authority::new();
+    let receiver = authority.receiver("crm.example", |_| {}).await;
+    let channel = leading_to(&authority.trusted(), &receiver);
+    accepted(&send(&channel, "a", &https(&receiver)).await);
+    accepted(&send(&channel, "b", &https(&receiver)).await);
+    assert_eq!((receiver.connections(), receiver.requests().len()), (1, 2));
+}
+
+#[tokio::test]
+async fn an_address_can_have_a_certificate_too() {
+    let authority = Authority::new();
+    let receiver = authority.receiver("127.0.0.1", |_| {}).await;
+    let channel = Webhook::new(&authority.trusted()).unwrap();
+    accepted(&send(&channel, "a", &format!("https://{}/", receiver.address)).await);
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_good_ends_the_attempt_before_anything_is_sent() {
+    let authority = Authority::new();
+    let good = authority.receiver("crm.example", |_| {}).await;
+    let misnamed = authority.receiver("other.example", |_| {}).await;
+    let expired = authority
+        .receiver("crm.example", |params| {
+            params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+            params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+        })
+        .await;
+    let early = authority
+        .receiver("crm.example", |params| params.not_before = rcgen::date_time_ymd(2999, 1, 1))
+        .await;
+    let stranger = Authority::new();
+    for (settings, receiver, why) in [
+        (settings(), &good, "unknown authority"),
+        (stranger.trusted(), &good, "another authority"),
+        (authority.trusted(), &misnamed, "another host"),
+        (authority.trusted(), &expired, "expired"),
+        (authority.trusted(), &early, "not yet valid"),
+    ] {
+        let reply = send(&leading_to(&settings, receiver), "m", &https(receiver)).await;
+        assert_eq!(unreachable(&reply), FaultKind::Tls, "{why}");
+        assert_eq!(receiver.requests(), [""; 0], "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_does_not_speak_tls_is_told_from_one_that_hangs_up() {
+    let plain = Receiver::start(|mut stream, _| async move {
+        let _ = stream.read_u8().await;
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    assert_eq!(
+        unreachable(&send(&leading_to(&settings(), &plain), "m", &https(&plain)).await),
+        FaultKind::Tls
+    );
+
+    // What a server of TLS 1.1 says: a fatal alert, "protocol version".
+    let old = Receiver::start(|mut stream, _| async move {
+        let _ = stream.read_u8().await;
+        let _ = stream.write_all(&[0x15, 3, 2, 0, 2, 2, 70]).await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    assert_eq!(unreachable(&send(&leading_to(&settings(), &old), "m", &https(&old)).await), FaultKind::Tls);
+
+    let rude = Receiver::start(|mut stream, _| async move {
+        let _ = stream.read_u8().await;
+        reset(stream);
+    })
+    .await;
+    let reply = send(&leading_to(&settings(), &rude), "m", &https(&rude)).await;
+    assert_eq!(unreachable(&reply), FaultKind::ConnectionReset);
+
+    let silent = Receiver::start(|stream, _| async move {
+        std::future::pending::<()>().await;
+        drop(stream);
+    })
+    .await;
+    let short = std::time::Duration::from_millis(300);
+    let reply = crate::send_within(&leading_to(&settings(), &silent), "m", &https(&silent), short).await;
+    assert_eq!(unreachable(&reply), FaultKind::Timeout);
+}
+
+#[tokio::test]
+async fn plain_http_is_not_upgraded_nor_https_downgraded() {
+    let authority = Authority::new();
+    let receiver = authority.receiver("127.0.0.1", |_| {}).await;
+    let _ = send(&channel(), "m", &receiver.url()).await;
+    assert_eq!(receiver.requests(), [""; 0]);
+}
+
+#[test]
+fn a_file_without_certificates_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for text in ["", "not a certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+        let file = folder.path().join("ca.pem");
+        std::fs::write(&file, text).unwrap();
+        let problems = Webhook::new(&WebhookSettings { ca_file: Some(file), ..settings() }).unwrap_err();
+        assert_eq!(problems[0].field, "ca_file", "{text:?}");
+    }
+}
