@@ -188,12 +188,8 @@ impl Core for Memory {
         while taken.len() < ask.max {
             let turns = model.turns(&ask.lane, now);
             let Some(turn) = turns.iter().min_by_key(|turn| (turn.pass, turn.age)) else { break };
-            let room = ask.max - taken.len();
-            let bite = match (&turn.probe, turns.len()) {
-                (Some(_), _) => 1,
-                (None, 1) => room,
-                (None, _) => room.min(BITE),
-            };
+            // A queue that is alone simply has the next turn as well.
+            let bite = if turn.probe.is_some() { 1 } else { BITE.min(ask.max - taken.len()) };
             taken.extend(model.take(turn, bite, claim, ask.node, now));
         }
         Ok(taken)
@@ -342,6 +338,10 @@ impl Core for Memory {
             hold.probe = None;
         }
         self.now.lanes.clear();
+        Ok(())
+    }
+
+    fn check(&mut self, _: Time) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use pombo_kernel::block::{Block, Gate};
+use pombo_kernel::block::Block;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::{IdMaker, MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft, Message, QueueName};
@@ -217,26 +217,23 @@ impl Sqlite {
         Ok(())
     }
 
-    fn set_block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError> {
-        let before = self.board.blocks.get(place).filter(|old| old.gate(now) != Gate::Open).cloned();
-        if before.is_none() {
-            self.record(transition::blocked(place, &block, by, now));
-        }
-        let block = match before {
-            Some(old) => old.merged(block),
+    /// Puts a block in front of a place, on top of what stands there.
+    fn set_block(&mut self, place: &Place, block: Block, now: Time) -> Result<Block, StoreError> {
+        let block = match self.board.blocks.get(place) {
+            Some(old) => old.clone().merged(block),
             None => block,
         };
-        let body = serde_json::to_string(&block).map_err(|error| StoreError::Broken(error.to_string()))?;
+        let body = rows::json(&block)?;
         self.write(
             sql!("block_put"),
             params![place.channel.as_str(), place.destination.as_deref().unwrap_or(""), body],
         )?;
-        self.board.blocks.insert(place.clone(), block);
+        self.board.blocks.insert(place.clone(), block.clone());
         self.board.reseat_behind(place, now);
-        Ok(())
+        Ok(block)
     }
 
-    fn lift_block(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
+    fn drop_block(&mut self, place: &Place, now: Time) -> Result<bool, StoreError> {
         if self.board.blocks.remove(place).is_none() {
             return Ok(false);
         }
@@ -244,9 +241,27 @@ impl Sqlite {
             sql!("block_delete"),
             params![place.channel.as_str(), place.destination.as_deref().unwrap_or("")],
         )?;
-        self.record(transition::unblocked(place, by, now));
         self.board.reseat_behind(place, now);
         Ok(true)
+    }
+
+    /// Forgets pauses that are over. They ended by themselves, so nobody's act is recorded.
+    fn end_pauses(&mut self, now: Time) -> Result<(), StoreError> {
+        if self.board.blocks.is_empty() {
+            return Ok(());
+        }
+        for place in self.board.ended_pauses(now) {
+            self.drop_block(&place, now)?;
+        }
+        Ok(())
+    }
+
+    fn lift_block(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
+        let lifted = self.drop_block(place, now)?;
+        if lifted {
+            self.record(transition::unblocked(place, by, now));
+        }
+        Ok(lifted)
     }
 }
 
@@ -375,10 +390,14 @@ impl Core for Sqlite {
     }
 
     fn block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError> {
-        self.set_block(place, block, by, now)
+        self.end_pauses(now)?;
+        let block = self.set_block(place, block, now)?;
+        self.record(transition::blocked(place, &block, by, now));
+        Ok(())
     }
 
     fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
+        self.end_pauses(now)?;
         self.lift_block(place, by, now)
     }
 

@@ -1,5 +1,7 @@
 //! The thread around a core: groups, waiting claims, too much work, and a store that fails for a while.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;

@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use pombo_kernel::block::{Block, Gate};
+use pombo_kernel::block::{Block, BlockKind, Gate};
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::{Message, Priority, QueueName};
 use pombo_kernel::name::{ChannelName, LaneName};
 use pombo_kernel::time::Time;
-use pombo_kernel::turns::Pass;
+use pombo_kernel::turns::{BITE, Pass};
 
 use crate::Place;
 
@@ -156,10 +156,14 @@ impl Board {
         let lane = self.queue(id).name.lane.clone();
         let lane = self.lanes.entry(lane).or_default();
         let queue = self.queues.get_mut(&id).expect("queues are never removed");
-        let start = queue.pass.resumed(lane.pass);
-        let weight = queue.weight;
-        lane.pass = start;
-        queue.pass = taken.fold(start, |pass, priority| pass.after(priority, weight));
+        // A queue that is alone takes many turns at once, and the lane moves on with each.
+        for (n, priority) in taken.enumerate() {
+            if n % BITE == 0 {
+                lane.pass = queue.pass.resumed(lane.pass);
+                queue.pass = lane.pass;
+            }
+            queue.pass = queue.pass.after(priority, queue.weight);
+        }
         self.reseat(id, now);
     }
 
@@ -241,6 +245,12 @@ impl Board {
             };
         }
         front
+    }
+
+    /// Pauses that are over.
+    pub(super) fn ended_pauses(&self, now: Time) -> Vec<Place> {
+        let over = |block: &Block| block.kind == BlockKind::Pause && block.gate(now) == Gate::Open;
+        self.blocks.iter().filter(|(_, block)| over(block)).map(|(place, _)| place.clone()).collect()
     }
 
     /// A probe of these holds sets out: nothing else passes them until it is back.

@@ -58,6 +58,7 @@ impl Claims {
 
 impl Sqlite {
     pub(super) fn claim_by_turns(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        self.end_pauses(now)?;
         let claim = self.next_claim();
         let mut taken = Vec::new();
         while taken.len() < ask.max {

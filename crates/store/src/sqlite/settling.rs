@@ -18,6 +18,7 @@ use crate::{Cancelled, Counted, Place, Settled, Settlement, StoreError};
 impl Sqlite {
     pub(super) fn settle_one(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError> {
         let Some(held) = self.claims.valid(settlement.key).cloned() else { return Ok(Settled::Stale) };
+        self.end_pauses(now)?;
         let message = held.message.clone();
         let key = message.id.key();
         let attempt = &settlement.attempt;
@@ -79,7 +80,12 @@ impl Sqlite {
                     Scope::Channel => None,
                 };
                 let place = Place { channel: name.channel.clone(), destination };
-                self.set_block(&place, block, &Actor::engine(), now)
+                let new = !self.board.blocks.contains_key(&place);
+                let block = self.set_block(&place, block, now)?;
+                if new {
+                    self.record(transition::blocked(&place, &block, &Actor::engine(), now));
+                }
+                Ok(())
             }
             BlockChange::Lift => {
                 for place in places(name) {
@@ -202,22 +208,29 @@ impl Sqlite {
 
     pub(super) fn expire_some(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
         self.store_fresh(now)?;
-        let due = rows::deadlines(&self.file.db, now, max)?;
-        for (at, key) in &due {
-            if self.claims.holds(*key) {
-                // Its settlement decides; if it comes back unsent, so does its deadline.
-                self.write(sql!("expiry_delete"), params![at.millis(), key.0])?;
-                continue;
+        let mut expired = 0;
+        while expired < max {
+            let due = rows::deadlines(&self.file.db, now, max - expired)?;
+            if due.is_empty() {
+                break;
             }
-            let stored = self.must_find(*key)?;
-            let last = self.one(sql!("history_last"), [key.0], rows::step)?;
-            let progress = last.as_ref().map_or(Progress::default(), |step| step.progress);
-            let ready_at = last.and_then(|step| step.next_due).unwrap_or(stored.due);
-            self.end_waiting(&stored, ready_at, progress, &Ending::Expired, now)?;
-            self.record(transition::expired(&stored.message, now));
-            self.tally(&stored.message.queue, Counted::Failed);
+            for (at, key) in due {
+                if self.claims.holds(key) {
+                    // Its settlement decides; if it comes back unsent, so does its deadline.
+                    self.write(sql!("expiry_delete"), params![at.millis(), key.0])?;
+                    continue;
+                }
+                let stored = self.must_find(key)?;
+                let last = self.one(sql!("history_last"), [key.0], rows::step)?;
+                let progress = last.as_ref().map_or(Progress::default(), |step| step.progress);
+                let ready_at = last.and_then(|step| step.next_due).unwrap_or(stored.due);
+                self.end_waiting(&stored, ready_at, progress, &Ending::Expired, now)?;
+                self.record(transition::expired(&stored.message, now));
+                self.tally(&stored.message.queue, Counted::Failed);
+                expired += 1;
+            }
         }
         self.next_deadline = self.one(sql!("expiry_next"), [], |row| rows::time(row, 0))?;
-        Ok(due.len())
+        Ok(expired)
     }
 }

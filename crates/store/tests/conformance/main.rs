@@ -1,5 +1,7 @@
 //! What every store must do, case by case. A new store joins by a line in `on_every_store`.
 
+#![allow(clippy::unwrap_used)] // All of it is test code, and a panic is how a test says no.
+
 /// Makes a test of each case, for each store.
 macro_rules! on_every_store {
     ($($case:ident,)+) => {
@@ -17,7 +19,9 @@ mod auditing;
 mod blocking;
 mod cancelling;
 mod claiming;
+mod differential;
 mod durability;
+mod embedded;
 mod expiring;
 mod ordering;
 mod paging;

@@ -8,7 +8,7 @@ use pombo_kernel::block::{Block, BlockChange, BlockKind};
 use pombo_kernel::classify::{Scope, Verdict};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::lifecycle::Next;
+use pombo_kernel::lifecycle::{self, Next};
 use pombo_kernel::message::{
     Actor, Attempt, AttemptFailure, Body, ClaimKey, Draft, FailureReason, Idempotency, Priority, Progress,
     QueueName, State, StateName,
@@ -26,7 +26,7 @@ use pombo_store::{
 };
 
 /// A store that the suite can make.
-pub trait Fresh: Core + Sized {
+pub(crate) trait Fresh: Core + Sized {
     fn fresh(folder: &Path, dice: Dice) -> Self;
 }
 
@@ -43,33 +43,33 @@ impl Fresh for Sqlite {
 }
 
 /// When every case starts.
-pub const START: Time = Time::from_millis(1_800_000_000_000);
+pub(crate) const START: Time = Time::from_millis(1_800_000_000_000);
 
-pub const ONE: NodeId = NodeId(1);
-pub const TWO: NodeId = NodeId(2);
+pub(crate) const ONE: NodeId = NodeId(1);
+pub(crate) const TWO: NodeId = NodeId(2);
 
 /// A store and what time it is. Each verb commits, unless it says otherwise.
-pub struct World<C: Core> {
+pub(crate) struct World<C: Core> {
     // Before the folder, so that it is closed first.
-    pub core: C,
-    pub now: Time,
+    pub(crate) core: C,
+    pub(crate) now: Time,
     reader: C::Reader,
     commits: u64,
     _folder: tempfile::TempDir,
 }
 
 impl<C: Fresh> World<C> {
-    pub fn new() -> World<C> {
-        let folder = tempfile::tempdir().unwrap();
+    pub(crate) fn new() -> World<C> {
+        let folder = folder();
         let core = C::fresh(folder.path(), Dice::seeded(11));
         World { reader: core.reader().unwrap(), core, now: START, commits: 0, _folder: folder }
     }
 
-    pub fn pass(&mut self, span: Span) {
+    pub(crate) fn pass(&mut self, span: Span) {
         self.now = self.now + span;
     }
 
-    pub fn commit(&mut self) -> u64 {
+    pub(crate) fn commit(&mut self) -> u64 {
         self.commits += 1;
         let mut entropy = [0; 32];
         entropy[..8].copy_from_slice(&self.commits.to_le_bytes());
@@ -77,141 +77,141 @@ impl<C: Fresh> World<C> {
     }
 
     /// Goes back to what is durable.
-    pub fn reopen(&mut self) {
+    pub(crate) fn reopen(&mut self) {
         self.core.reopen().unwrap();
         self.reader = self.core.reader().unwrap();
     }
 
-    pub fn offer(&mut self, draft: Draft) -> Result<Accepted, Conflict> {
+    pub(crate) fn offer(&mut self, draft: Draft) -> Result<Accepted, Conflict> {
         let answer = self.core.accept(draft, self.now).unwrap();
         self.commit();
         answer
     }
 
-    pub fn accept(&mut self, draft: Draft) -> MessageId {
+    pub(crate) fn accept(&mut self, draft: Draft) -> MessageId {
         let accepted = self.offer(draft).unwrap();
         assert_eq!(accepted.repeat, Repeat::First);
         accepted.id
     }
 
     /// Accepts several in one commit.
-    pub fn accept_all(&mut self, drafts: impl IntoIterator<Item = Draft>) -> Vec<MessageId> {
+    pub(crate) fn accept_all(&mut self, drafts: impl IntoIterator<Item = Draft>) -> Vec<MessageId> {
         let now = self.now;
         let ids = drafts.into_iter().map(|draft| self.core.accept(draft, now).unwrap().unwrap().id).collect();
         self.commit();
         ids
     }
 
-    pub fn claim(&mut self, max: usize) -> Vec<Claimed> {
+    pub(crate) fn claim(&mut self, max: usize) -> Vec<Claimed> {
         self.claim_as(ONE, "default", max)
     }
 
-    pub fn claim_as(&mut self, node: NodeId, lane: &str, max: usize) -> Vec<Claimed> {
+    pub(crate) fn claim_as(&mut self, node: NodeId, lane: &str, max: usize) -> Vec<Claimed> {
         let taken = self.claim_uncommitted(node, lane, max);
         self.commit();
         taken
     }
 
-    pub fn claim_uncommitted(&mut self, node: NodeId, lane: &str, max: usize) -> Vec<Claimed> {
+    pub(crate) fn claim_uncommitted(&mut self, node: NodeId, lane: &str, max: usize) -> Vec<Claimed> {
         self.core.claim(&Ask { node, lane: lane.parse().unwrap(), max }, self.now).unwrap()
     }
 
     /// Claims the one message that can be claimed.
-    pub fn claim_one(&mut self) -> Claimed {
+    pub(crate) fn claim_one(&mut self) -> Claimed {
         let mut taken = self.claim(10);
         assert_eq!(taken.len(), 1, "{taken:?}");
         taken.remove(0)
     }
 
     /// Which messages a claim would get next, in order.
-    pub fn claimed_ids(&mut self, max: usize) -> Vec<MessageId> {
+    pub(crate) fn claimed_ids(&mut self, max: usize) -> Vec<MessageId> {
         self.claim(max).iter().map(|claimed| claimed.message.id).collect()
     }
 
-    pub fn heartbeat(&mut self, node: NodeId, lease: Span) {
+    pub(crate) fn heartbeat(&mut self, node: NodeId, lease: Span) {
         self.core.heartbeat(node, self.now + lease).unwrap();
         self.commit();
     }
 
-    pub fn take_over(&mut self, node: NodeId, max: usize) -> Vec<Claimed> {
+    pub(crate) fn take_over(&mut self, node: NodeId, max: usize) -> Vec<Claimed> {
         let taken = self.core.take_over(node, max, self.now).unwrap();
         self.commit();
         taken
     }
 
-    pub fn settle(&mut self, claimed: &Claimed, end: End) -> Settled {
+    pub(crate) fn settle(&mut self, claimed: &Claimed, end: End) -> Settled {
         self.settle_with(settlement(claimed, end, self.now))
     }
 
-    pub fn settle_with(&mut self, settlement: Settlement) -> Settled {
+    pub(crate) fn settle_with(&mut self, settlement: Settlement) -> Settled {
         let answer = self.core.settle(settlement, self.now).unwrap();
         self.commit();
         answer
     }
 
     /// Accepts a message and takes it to that end.
-    pub fn through(&mut self, draft: Draft, end: End) -> MessageId {
+    pub(crate) fn through(&mut self, draft: Draft, end: End) -> MessageId {
         let id = self.accept(draft);
         let claimed = self.claim(1_000).into_iter().find(|claimed| claimed.message.id == id).unwrap();
         assert_eq!(self.settle(&claimed, end), Settled::Done);
         id
     }
 
-    pub fn release(&mut self, key: ClaimKey) -> Settled {
+    pub(crate) fn release(&mut self, key: ClaimKey) -> Settled {
         let answer = self.core.release(key, self.now).unwrap();
         self.commit();
         answer
     }
 
-    pub fn cancel(&mut self, id: MessageId) -> Cancelled {
+    pub(crate) fn cancel(&mut self, id: MessageId) -> Cancelled {
         self.cancel_as(&Tenant::default(), id, "ana")
     }
 
-    pub fn cancel_as(&mut self, tenant: &Tenant, id: MessageId, by: &str) -> Cancelled {
+    pub(crate) fn cancel_as(&mut self, tenant: &Tenant, id: MessageId, by: &str) -> Cancelled {
         let answer = self.core.cancel(tenant, id, &Actor(by.into()), self.now).unwrap();
         self.commit();
         answer
     }
 
-    pub fn expire(&mut self, max: usize) -> usize {
+    pub(crate) fn expire(&mut self, max: usize) -> usize {
         let count = self.core.expire(max, self.now).unwrap();
         self.commit();
         count
     }
 
-    pub fn block(&mut self, place: &Place, block: Block) {
+    pub(crate) fn block(&mut self, place: &Place, block: Block) {
         self.core.block(place, block, &Actor("ana".into()), self.now).unwrap();
         self.commit();
     }
 
-    pub fn unblock(&mut self, place: &Place) -> bool {
+    pub(crate) fn unblock(&mut self, place: &Place) -> bool {
         let answer = self.core.unblock(place, &Actor("ana".into()), self.now).unwrap();
         self.commit();
         answer
     }
 
-    pub fn next_due(&mut self) -> Option<Time> {
+    pub(crate) fn next_due(&mut self) -> Option<Time> {
         self.core.next_due(&LaneName::default(), self.now).map(|due| due.max(self.now))
     }
 
-    pub fn read(&mut self) -> &mut C::Reader {
+    pub(crate) fn read(&mut self) -> &mut C::Reader {
         &mut self.reader
     }
 
-    pub fn story(&mut self, id: MessageId) -> Story {
+    pub(crate) fn story(&mut self, id: MessageId) -> Story {
         self.reader.story(&Tenant::default(), id).unwrap().unwrap()
     }
 
-    pub fn state(&mut self, id: MessageId) -> State {
+    pub(crate) fn state(&mut self, id: MessageId) -> State {
         self.story(id).state
     }
 
-    pub fn is(&mut self, id: MessageId, state: StateName) {
+    pub(crate) fn is(&mut self, id: MessageId, state: StateName) {
         assert_eq!(self.state(id).name(), state);
     }
 
     /// Every message that matches, page by page.
-    pub fn list(&mut self, filter: &Filter, limit: usize) -> Vec<Line> {
+    pub(crate) fn list(&mut self, filter: &Filter, limit: usize) -> Vec<Line> {
         let mut lines = Vec::new();
         let mut before: Option<MessageKey> = None;
         loop {
@@ -224,24 +224,24 @@ impl<C: Fresh> World<C> {
         }
     }
 
-    pub fn listed(&mut self, filter: &Filter) -> Vec<MessageId> {
+    pub(crate) fn listed(&mut self, filter: &Filter) -> Vec<MessageId> {
         self.list(filter, 100).iter().map(|line| line.message.id).collect()
     }
 
-    pub fn audit(&mut self) -> Vec<Record> {
+    pub(crate) fn audit(&mut self) -> Vec<Record> {
         self.reader.audit(0, usize::MAX).unwrap().into_iter().map(|(_, record)| record).collect()
     }
 
-    pub fn events(&mut self) -> Vec<Event> {
+    pub(crate) fn events(&mut self) -> Vec<Event> {
         self.audit().iter().map(|record| record.event).collect()
     }
 
-    pub fn tally(&mut self, what: Counted) -> u64 {
+    pub(crate) fn tally(&mut self, what: Counted) -> u64 {
         let tallies = self.reader.tallies().unwrap();
         tallies.iter().filter(|tally| tally.what == what).map(|tally| tally.count).sum()
     }
 
-    pub fn blocks(&mut self) -> Vec<(Place, Block)> {
+    pub(crate) fn blocks(&mut self) -> Vec<(Place, Block)> {
         let now = self.now;
         let over =
             |block: &Block| block.kind == BlockKind::Pause && block.until.is_some_and(|until| until <= now);
@@ -249,9 +249,14 @@ impl<C: Fresh> World<C> {
     }
 }
 
+/// Not on a disk where that can be had: these cases are about meaning, and flushing is slow.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// What became of an attempt.
-#[derive(Clone, Debug)]
-pub enum End {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
     Sent,
     Retry(Span),
     Failed(FailureReason),
@@ -262,7 +267,7 @@ pub enum End {
 }
 
 /// A settlement as the engine would make it, of an attempt that ends at `now`.
-pub fn settlement(claimed: &Claimed, end: End, now: Time) -> Settlement {
+pub(crate) fn settlement(claimed: &Claimed, end: End, now: Time) -> Settlement {
     let before = claimed.progress;
     let counted = !matches!(end, End::Held(_));
     let progress = Progress {
@@ -300,16 +305,19 @@ pub fn settlement(claimed: &Claimed, end: End, now: Time) -> Settlement {
             Next::Retry { wait, .. } => Some(wait.delay),
             _ => None,
         },
-        explanation: "because".into(),
+        explanation: match next {
+            Next::Sent(_) => lifecycle::accepted(progress.attempts),
+            _ => "because".into(),
+        },
     };
     Settlement { key: claimed.key, attempt, next, progress, block }
 }
 
-pub fn receipt() -> Receipt {
+pub(crate) fn receipt() -> Receipt {
     Receipt { provider_id: Some("re_1".into()), code: Some(200) }
 }
 
-pub fn failure(verdict: Verdict) -> AttemptFailure {
+pub(crate) fn failure(verdict: Verdict) -> AttemptFailure {
     let category = match verdict {
         Verdict::SenderFault => "unauthorized",
         Verdict::Permanent => "invalid_recipient",
@@ -325,7 +333,7 @@ pub fn failure(verdict: Verdict) -> AttemptFailure {
     }
 }
 
-pub fn draft() -> Draft {
+pub(crate) fn draft() -> Draft {
     Draft {
         queue: queue("crm", "crm.example"),
         priority: Priority::default(),
@@ -337,7 +345,7 @@ pub fn draft() -> Draft {
     }
 }
 
-pub fn queue(channel: &str, destination: &str) -> QueueName {
+pub(crate) fn queue(channel: &str, destination: &str) -> QueueName {
     QueueName {
         tenant: Tenant::default(),
         lane: LaneName::default(),
@@ -347,54 +355,54 @@ pub fn queue(channel: &str, destination: &str) -> QueueName {
     }
 }
 
-pub fn to(destination: &str) -> Draft {
+pub(crate) fn to(destination: &str) -> Draft {
     Draft { queue: queue("crm", destination), ..draft() }
 }
 
-pub fn on_lane(lane: &str) -> Draft {
+pub(crate) fn on_lane(lane: &str) -> Draft {
     Draft { queue: QueueName { lane: lane.parse().unwrap(), ..queue("crm", "crm.example") }, ..draft() }
 }
 
-pub fn of(tenant: &str) -> Draft {
+pub(crate) fn of(tenant: &str) -> Draft {
     Draft { queue: QueueName { tenant: tenant.parse().unwrap(), ..queue("crm", "crm.example") }, ..draft() }
 }
 
-pub fn urgent(priority: u8) -> Draft {
+pub(crate) fn urgent(priority: u8) -> Draft {
     Draft { priority: Priority::new(priority).unwrap(), ..draft() }
 }
 
-pub fn in_order(key: &str) -> Draft {
+pub(crate) fn in_order(key: &str) -> Draft {
     Draft { ordering_key: Some(key.into()), ..draft() }
 }
 
-pub fn once(key: &str, fingerprint: u8) -> Draft {
+pub(crate) fn once(key: &str, fingerprint: u8) -> Draft {
     Draft { idempotency: Some(Idempotency { key: key.into(), fingerprint: [fingerprint; 16] }), ..draft() }
 }
 
-pub fn later(span: Span) -> Draft {
+pub(crate) fn later(span: Span) -> Draft {
     Draft { send_at: Some(START + span), ..draft() }
 }
 
-pub fn until(span: Span) -> Draft {
+pub(crate) fn until(span: Span) -> Draft {
     Draft { expires_at: Some(START + span), ..draft() }
 }
 
-pub fn channel(name: &str) -> Place {
+pub(crate) fn channel(name: &str) -> Place {
     Place { channel: name.parse().unwrap(), destination: None }
 }
 
-pub fn destination(channel: &str, destination: &str) -> Place {
+pub(crate) fn destination(channel: &str, destination: &str) -> Place {
     Place { channel: channel.parse().unwrap(), destination: Some(Arc::from(destination)) }
 }
 
-pub fn by_operator(now: Time) -> Block {
+pub(crate) fn by_operator(now: Time) -> Block {
     Block { kind: BlockKind::Operator, reason: "maintenance".into(), since: now, until: None, probes: 0 }
 }
 
-pub const fn secs(n: u64) -> Span {
+pub(crate) const fn secs(n: u64) -> Span {
     Span::from_secs(n)
 }
 
-pub const fn mins(n: u64) -> Span {
+pub(crate) const fn mins(n: u64) -> Span {
     Span::from_mins(n)
 }

@@ -1,0 +1,63 @@
+//! What only a store in a folder can be asked: a process that ends, and another that comes after it.
+
+use pombo_kernel::dice::Dice;
+use pombo_kernel::message::StateName;
+use pombo_kernel::name::Tenant;
+use pombo_store::core::{Core, Reading};
+use pombo_store::sqlite::Sqlite;
+use pombo_store::{Ask, StoreError};
+
+use crate::world::{ONE, START, TWO, draft, folder, mins, secs};
+
+fn commit(store: &mut Sqlite) {
+    store.commit(START, &[7; 32]).unwrap();
+}
+
+// fault 11
+#[test]
+fn a_second_process_is_refused() {
+    let folder = folder();
+    let first = Sqlite::open(folder.path(), Dice::seeded(1)).unwrap();
+    assert!(matches!(Sqlite::open(folder.path(), Dice::seeded(2)), Err(StoreError::Unavailable(_))));
+    drop(first);
+    Sqlite::open(folder.path(), Dice::seeded(2)).unwrap();
+}
+
+// promise 7
+#[test]
+fn the_leases_of_an_earlier_life_are_void() {
+    let folder = folder();
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(1)).unwrap();
+    let id = store.accept(draft(), START).unwrap().unwrap().id;
+    store.heartbeat(ONE, START + mins(60)).unwrap();
+    let ask = Ask { node: ONE, lane: Default::default(), max: 1 };
+    let claimed = store.claim(&ask, START).unwrap().remove(0);
+    commit(&mut store);
+    drop(store);
+
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(2)).unwrap();
+    store.heartbeat(TWO, START + mins(60)).unwrap();
+    let doubtful = store.take_over(TWO, 10, START + secs(1)).unwrap();
+    assert_eq!((doubtful.len(), doubtful[0].message.id), (1, id));
+    assert!(doubtful[0].key.claim > claimed.key.claim);
+}
+
+// promise 1, fault 1
+#[test]
+fn a_process_that_ends_without_a_commit_leaves_what_was_committed() {
+    let folder = folder();
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(1)).unwrap();
+    let kept = store.accept(draft(), START).unwrap().unwrap().id;
+    commit(&mut store);
+    let lost = store.accept(draft(), START).unwrap().unwrap().id;
+    store.claim(&Ask { node: ONE, lane: Default::default(), max: 10 }, START).unwrap();
+    drop(store);
+
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(2)).unwrap();
+    let mut reader = store.reader().unwrap();
+    let story = reader.story(&Tenant::default(), kept).unwrap().unwrap();
+    assert_eq!(story.state.name(), StateName::Pending);
+    assert_eq!(reader.story(&Tenant::default(), lost).unwrap(), None);
+    let next = store.accept(draft(), START).unwrap().unwrap().id;
+    assert!(next > kept && next != lost);
+}
