@@ -1,1 +1,116 @@
-//! Pombo's doors.
+//! The doors: whatever callers see of Pombo over HTTP.
+//!
+//! Doors know the store and the kernel, never the engine: they meet it in the store, so that nodes that take
+//! messages in and nodes that send them can run apart.
+
+mod api;
+mod auth;
+mod body;
+mod idempotency;
+pub mod problem;
+mod route;
+mod server;
+mod view;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pombo_kernel::setup::Setup;
+use pombo_kernel::time::Clock;
+use pombo_store::Store;
+use tokio::sync::{Semaphore, watch};
+
+pub use auth::{Access, Caller, Role, UnknownRole, digest};
+pub use route::{ROUTES, Route, router};
+pub use server::{Bounds, serve, serve_within};
+
+/// What every request needs. Clones are the same door.
+#[derive(Clone)]
+pub struct Door(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    setup: watch::Receiver<Arc<Setup>>,
+    clock: Arc<dyn Clock>,
+    keys: auth::Keys,
+    patience: Patience,
+    closing: AtomicBool,
+    /// Bytes of request bodies that may be held at once, beside what connections buffer.
+    room: Semaphore,
+    /// NDJSON streams that may be open at once.
+    streams: Arc<Semaphore>,
+}
+
+/// How long a caller may take to say what it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// For the whole of a body that is held in memory.
+    pub body: Duration,
+    /// Between two pieces of a stream, in either direction.
+    pub stream: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience { body: Duration::from_secs(30), stream: Duration::from_secs(60) }
+    }
+}
+
+const ROOM_BYTES: usize = 128 * 1024 * 1024;
+const STREAMS: usize = 32;
+
+impl Door {
+    /// A door to that store. A new setup takes effect with the next request after it is sent.
+    pub fn new(store: Arc<dyn Store>, setup: watch::Receiver<Arc<Setup>>, clock: Arc<dyn Clock>) -> Door {
+        Door::with_patience(store, setup, clock, Patience::default())
+    }
+
+    pub fn with_patience(
+        store: Arc<dyn Store>,
+        setup: watch::Receiver<Arc<Setup>>,
+        clock: Arc<dyn Clock>,
+        patience: Patience,
+    ) -> Door {
+        Door(Arc::new(Inner {
+            store,
+            setup,
+            clock,
+            keys: auth::Keys::new(),
+            patience,
+            closing: AtomicBool::new(false),
+            room: Semaphore::new(ROOM_BYTES),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+        }))
+    }
+
+    /// Takes nothing new from now on, and says so at `/readyz`, so that a load balancer looks elsewhere.
+    ///
+    /// To be called before the server is stopped.
+    pub fn close(&self) {
+        self.0.closing.store(true, Ordering::Relaxed);
+    }
+
+    fn is_closing(&self) -> bool {
+        self.0.closing.load(Ordering::Relaxed)
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.0.store
+    }
+
+    fn setup(&self) -> Arc<Setup> {
+        self.0.setup.borrow().clone()
+    }
+
+    fn now(&self) -> pombo_kernel::time::Time {
+        self.0.clock.now()
+    }
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Door").field("store", &self.0.store).field("closing", &self.is_closing()).finish()
+    }
+}

@@ -1,0 +1,204 @@
+//! Channels and what stands in front of them.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use pombo_kernel::block::{Block, BlockKind, Gate};
+use pombo_kernel::policy::{Delays, Policy};
+use pombo_kernel::setup::ChannelSetup;
+use pombo_kernel::time::{Span, Time};
+use pombo_store::Place;
+use serde::Serialize;
+
+use super::fields::Fields;
+use crate::Door;
+use crate::problem::{Code, Problem};
+use crate::route::Call;
+use crate::{body, view};
+
+const BODY_BYTES: usize = 16 * 1024;
+
+#[derive(Serialize)]
+struct ChannelView<'a> {
+    name: &'a str,
+    kind: &'static str,
+    policy: PolicyView<'a>,
+    #[serde(flatten)]
+    standing: Standing,
+    /// Destinations of the channel that wait by themselves.
+    destinations: Vec<DestinationView>,
+}
+
+#[derive(Serialize)]
+struct DestinationView {
+    destination: Arc<str>,
+    #[serde(flatten)]
+    standing: Standing,
+}
+
+/// Whether messages pass, and if not, why, until when, and what to do.
+#[derive(Default, Serialize)]
+struct Standing {
+    state: &'static str,
+    reason: Option<String>,
+    hint: Option<String>,
+    since: Option<Time>,
+    until: Option<Time>,
+}
+
+#[derive(Serialize)]
+struct PolicyView<'a> {
+    name: &'a str,
+    attempts: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delays: Option<&'a [Span]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<Span>,
+    floor: Span,
+    cap: Span,
+    jitter: f64,
+    max_hint: Span,
+    expires_after: Option<Span>,
+}
+
+impl<'a> From<&'a Policy> for PolicyView<'a> {
+    fn from(policy: &'a Policy) -> PolicyView<'a> {
+        let (delays, base) = match &policy.delays {
+            Delays::Listed(delays) => (Some(delays.as_slice()), None),
+            Delays::Doubling { base } => (None, Some(*base)),
+        };
+        PolicyView {
+            name: policy.name.as_str(),
+            attempts: policy.attempts,
+            delays,
+            base,
+            floor: policy.floor,
+            cap: policy.cap,
+            jitter: policy.jitter,
+            max_hint: policy.max_hint,
+            expires_after: policy.expires_after,
+        }
+    }
+}
+
+impl Standing {
+    fn open() -> Standing {
+        Standing { state: "ok", ..Standing::default() }
+    }
+
+    fn behind(block: &Block, place: &Place, now: Time) -> Standing {
+        if block.gate(now) == Gate::Open {
+            return Standing::open();
+        }
+        let release = match &place.destination {
+            None => format!("`pombo channels release {}`", place.channel),
+            Some(_) => format!("POST /v1/channels/{}/release with this destination", place.channel),
+        };
+        let (state, hint) = match block.kind {
+            BlockKind::Operator => ("held", format!("an operator held it; {release} lets it go on")),
+            BlockKind::Hold => (
+                "held",
+                format!("mend what the reason names; one message probes it from time to time, or {release}"),
+            ),
+            BlockKind::Pause => {
+                ("paused", format!("the provider asked for this pause; it ends by itself, or {release}"))
+            }
+        };
+        Standing {
+            state,
+            reason: Some(block.reason.clone()),
+            hint: Some(hint),
+            since: Some(block.since),
+            until: block.until,
+        }
+    }
+}
+
+fn channel_view<'a>(channel: &'a ChannelSetup, blocks: &[(Place, Block)], now: Time) -> ChannelView<'a> {
+    let mut standing = Standing::open();
+    let mut destinations = Vec::new();
+    for (place, block) in blocks.iter().filter(|(place, _)| place.channel == channel.name) {
+        let found = Standing::behind(block, place, now);
+        match &place.destination {
+            None => standing = found,
+            Some(destination) if found.state != "ok" => {
+                destinations.push(DestinationView { destination: destination.clone(), standing: found });
+            }
+            Some(_) => {}
+        }
+    }
+    if let Some(unready) = &channel.unready {
+        let reason = Some("the channel is not set up".to_owned());
+        standing = Standing { state: "held", reason, hint: Some(unready.clone()), ..Standing::default() };
+    }
+    ChannelView {
+        name: channel.name.as_str(),
+        kind: channel.kind.as_str(),
+        policy: (&channel.policy).into(),
+        standing,
+        destinations,
+    }
+}
+
+/// Every channel of the caller's tenant, with its policy and whether messages pass.
+pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        items: Vec<ChannelView<'a>>,
+    }
+    let setup = call.door.setup();
+    let blocks = call.door.store().blocks().await?;
+    let now = call.door.now();
+    let own = setup.channels.values().filter(|channel| channel.tenant == call.caller.tenant);
+    view::ok(&Document { items: own.map(|channel| channel_view(channel, &blocks, now)).collect() })
+}
+
+/// Puts an operator's hold in front of a channel or of one destination; its messages wait, uncharged.
+pub(crate) async fn hold(call: Call) -> Result<Response, Problem> {
+    let channel = own_channel(&call)?;
+    let Call { door, caller, head, body, .. } = call;
+    let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
+    let reason = fields.line("reason", 500);
+    let destination = fields.line("destination", 256);
+    if reason.is_none() {
+        fields.wrong("reason", "is missing", "say why, for whoever wonders why nothing is sent");
+    }
+    fields.end()?;
+    let place = Place { channel: channel.name.clone(), destination: destination.map(Arc::from) };
+    let block = Block {
+        kind: BlockKind::Operator,
+        reason: reason.unwrap_or_default(),
+        since: door.now(),
+        until: None,
+        probes: 0,
+    };
+    door.store().block(place, block, caller.actor()).await?;
+    tracing::info!(channel = %channel.name, key_id = caller.key_id, "held by an operator");
+    standing(&door, &channel).await
+}
+
+/// Lifts whatever hold or pause stands in front of a channel or of one destination. None there is no error.
+pub(crate) async fn release(call: Call) -> Result<Response, Problem> {
+    let channel = own_channel(&call)?;
+    let Call { door, caller, head, body, .. } = call;
+    let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
+    let destination = fields.line("destination", 256);
+    fields.end()?;
+    let place = Place { channel: channel.name.clone(), destination: destination.map(Arc::from) };
+    let lifted = door.store().unblock(place, caller.actor()).await?;
+    tracing::info!(channel = %channel.name, key_id = caller.key_id, lifted, "released by an operator");
+    standing(&door, &channel).await
+}
+
+async fn standing(door: &Door, channel: &ChannelSetup) -> Result<Response, Problem> {
+    let blocks = door.store().blocks().await?;
+    view::ok(&channel_view(channel, &blocks, door.now()))
+}
+
+fn own_channel(call: &Call) -> Result<Arc<ChannelSetup>, Problem> {
+    let setup = call.door.setup();
+    let found = setup.channels.get(call.name.as_str()).filter(|channel| channel.tenant == call.caller.tenant);
+    found.cloned().ok_or_else(|| {
+        Problem::new(Code::NotFound, "there is no channel of this name", "GET /v1/channels lists them")
+    })
+}

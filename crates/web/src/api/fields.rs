@@ -1,0 +1,84 @@
+//! Small request documents, read field by field, with every problem told at once.
+
+use pombo_kernel::request::BadJson;
+use serde_json::{Map, Value};
+
+use crate::problem::{Code, FieldError, Problem};
+
+/// The members of a document that were not read yet, and what is wrong so far.
+pub(crate) struct Fields {
+    members: Map<String, Value>,
+    errors: Vec<FieldError>,
+    read: Vec<&'static str>,
+}
+
+impl Fields {
+    /// Reads a document. Nothing at all is an empty one.
+    pub(crate) fn read(json: &[u8]) -> Result<Fields, Problem> {
+        let members = match json.trim_ascii() {
+            [] => Map::new(),
+            json => match serde_json::from_slice(json).map_err(BadJson::from)? {
+                Value::Object(members) => members,
+                _ => return Err(Problem::field("body", "is not an object", "write {\"name\": \"value\"}")),
+            },
+        };
+        Ok(Fields { members, errors: Vec::new(), read: Vec::new() })
+    }
+
+    pub(crate) fn wrong(&mut self, field: &'static str, reason: impl Into<String>, hint: impl Into<String>) {
+        let (reason, hint) = (reason.into(), hint.into());
+        self.errors.push(FieldError { code: Code::InvalidField, field: field.into(), reason, hint });
+    }
+
+    /// A text of 1 to `max` bytes, if it is there and not null.
+    pub(crate) fn text(&mut self, field: &'static str, max: usize) -> Option<String> {
+        match self.take(field)? {
+            Value::String(text) if (1..=max).contains(&text.len()) => Some(text),
+            Value::String(_) => {
+                self.wrong(field, format!("is not 1 to {max} bytes long"), "shorten it, or leave it out");
+                None
+            }
+            _ => {
+                self.wrong(field, "is not text", "write it in double quotes");
+                None
+            }
+        }
+    }
+
+    /// A text without line breaks or control characters.
+    pub(crate) fn line(&mut self, field: &'static str, max: usize) -> Option<String> {
+        let text = self.text(field, max)?;
+        if text.chars().any(char::is_control) {
+            self.wrong(field, "has a line break or control character", "write it on one line");
+            return None;
+        }
+        Some(text)
+    }
+
+    pub(crate) fn number(&mut self, field: &'static str) -> Option<u16> {
+        let number = self.take(field)?.as_u64().and_then(|number| u16::try_from(number).ok());
+        if number.is_none() {
+            self.wrong(field, "is not a whole number", "write a code such as 429");
+        }
+        number
+    }
+
+    fn take(&mut self, field: &'static str) -> Option<Value> {
+        self.read.push(field);
+        self.members.remove(field).filter(|value| !value.is_null())
+    }
+
+    /// All was read; whatever is left over is a problem, too.
+    pub(crate) fn end(mut self) -> Result<(), Problem> {
+        for name in self.members.keys().take(20) {
+            let field = name.chars().take(64).collect::<String>().into();
+            let hint = format!("there are {}", self.read.join(", "));
+            let reason = "is not a field of this request".to_owned();
+            self.errors.push(FieldError { code: Code::InvalidField, field, reason, hint });
+        }
+        match self.errors.is_empty() {
+            true => Ok(()),
+            false => Err(Problem::fields(self.errors)),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Whether the process is alive, and whether it is of use.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use http::StatusCode;
+
+use crate::Door;
+use crate::problem::{Code, Problem};
+use crate::view;
+
+const STORE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The process answers: there is nothing to restart.
+pub(crate) async fn alive() -> Result<Response, Problem> {
+    Ok(view::answer(StatusCode::OK, b"{\"status\":\"ok\"}".to_vec()))
+}
+
+/// Messages can be taken in: the store can be written and answers, and the node is not stopping.
+pub(crate) async fn ready(door: Door) -> Result<Response, Problem> {
+    if door.is_closing() {
+        return Err(Problem::shutting_down());
+    }
+    let unready = |detail| {
+        let hint = "look at the server's log; `pombo doctor` checks store, disk and clock";
+        Err(Problem::new(Code::StoreUnavailable, detail, hint))
+    };
+    if door.store().broken().borrow().is_some() {
+        return unready("the store failed; the server must be restarted");
+    }
+    door.store().health()?;
+    match tokio::time::timeout(STORE_PATIENCE, door.store().keys()).await {
+        Ok(Ok(_)) => Ok(view::answer(StatusCode::OK, b"{\"status\":\"ready\"}".to_vec())),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => unready("the store does not answer"),
+    }
+}

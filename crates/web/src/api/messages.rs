@@ -1,0 +1,100 @@
+//! One message: create, read, cancel.
+
+use axum::response::Response;
+use http::{HeaderValue, StatusCode};
+use pombo_kernel::id::MessageId;
+use pombo_kernel::message::StateName;
+use pombo_store::{Cancelled, Conflict, Repeat};
+
+use crate::problem::{Code, Problem};
+use crate::route::Call;
+use crate::view::Unborn;
+use crate::{body, idempotency, view};
+
+const REPLAYED: &str = "idempotency-replayed";
+
+/// Accepts one message: 202 once it is durable. The same key and request again answer with the same message.
+pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
+    let Call { door, caller, head, body, .. } = call;
+    if door.is_closing() {
+        return Err(Problem::shutting_down());
+    }
+    let setup = door.setup();
+    let text = body::json(&door, &head.headers, body, setup.limits.request_bytes).await?;
+    let key = idempotency::header(&head.headers)?;
+    let drafted = setup.draft_json(&text, &caller.tenant, door.now())?;
+    let mut draft = drafted.draft;
+    draft.idempotency = match (key, drafted.idempotency_key) {
+        (Some(header), Some(field)) if header != field => {
+            return Err(Problem::field(
+                "idempotency_key",
+                "is not the one in the Idempotency-Key header",
+                "give it in one place",
+            ));
+        }
+        (Some(key), _) | (None, Some(key)) => Some(idempotency::of(key, &text)),
+        (None, None) => None,
+    };
+    let unborn = Unborn::of(&draft, &setup);
+    let accepted = door.store().accept(vec![draft]).await?.pop().ok_or_else(Problem::internal)?;
+    match accepted {
+        Ok(accepted) if accepted.repeat == Repeat::First => {
+            Ok(view::answer(StatusCode::ACCEPTED, unborn.born(accepted.id)))
+        }
+        Ok(accepted) => {
+            let story = door.store().story(caller.tenant.clone(), accepted.id).await?;
+            let story = story.ok_or_else(Problem::internal)?;
+            let mut response = view::answer(StatusCode::ACCEPTED, view::story(&story, &setup));
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+            Ok(response)
+        }
+        Err(conflict) => Err(conflicting(conflict)),
+    }
+}
+
+pub(crate) fn conflicting(conflict: Conflict) -> Problem {
+    let detail =
+        format!("this idempotency key was used for another request, which became {}", conflict.first);
+    let hint = "use a new key for a new message; a repeat must be the same request";
+    Problem {
+        message_id: Some(conflict.first.to_string()),
+        ..Problem::new(Code::IdempotencyConflict, detail, hint)
+    }
+}
+
+/// One message with its attempts.
+pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
+    let id: MessageId = call.name.parse().map_err(|_| Problem::no_message())?;
+    let story = call.door.store().story(call.caller.tenant.clone(), id).await?;
+    let story = story.ok_or_else(Problem::no_message)?;
+    Ok(view::answer(StatusCode::OK, view::story(&story, &call.door.setup())))
+}
+
+/// Cancels a message that still waits, and answers with it as it is then.
+pub(crate) async fn cancel(call: Call) -> Result<Response, Problem> {
+    let id: MessageId = call.name.parse().map_err(|_| Problem::no_message())?;
+    let by = call.caller.actor();
+    match call.door.store().cancel(call.caller.tenant.clone(), id, by).await? {
+        Cancelled::Done => {
+            tracing::info!(message_id = %id, key_id = call.caller.key_id, "cancelled");
+            show(call).await
+        }
+        Cancelled::NotFound => Err(Problem::no_message()),
+        Cancelled::TooLate(state) => Err(too_late(id, state)),
+    }
+}
+
+fn too_late(id: MessageId, state: StateName) -> Problem {
+    let hint = match state {
+        StateName::Sending => {
+            "it is on its way; look again in a moment, and cancel it if it waits for a retry"
+        }
+        StateName::Failed => "it will not be sent unless an operator reprocesses it",
+        _ => "nothing is left to do: it has ended",
+    };
+    Problem {
+        message_id: Some(id.to_string()),
+        state: Some(state.as_str()),
+        ..Problem::new(Code::NotCancellable, format!("the message is {state}"), hint)
+    }
+}

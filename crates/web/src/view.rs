@@ -1,0 +1,301 @@
+//! A message as callers read it.
+//!
+//! A document is written in two parts, since what depends on a new message's id is known only once it is stored,
+//! and by then the draft belongs to the store: the rest is written before.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderValue, StatusCode, header};
+use pombo_kernel::id::MessageId;
+use pombo_kernel::message::{
+    Attempt, AttemptFailure, Body as Said, Draft, Json, QueueName, State, StateName,
+};
+use pombo_kernel::policy::Overrides;
+use pombo_kernel::setup::Setup;
+use pombo_kernel::time::{Span, Time};
+use pombo_store::{Line, Story};
+use serde::Serialize;
+
+use crate::problem::Problem;
+
+/// What depends on the id of a new message.
+#[derive(Serialize)]
+struct Head {
+    id: MessageId,
+    state: &'static str,
+    expires_after: Option<Span>,
+    next_attempt_at: Option<Time>,
+    created_at: Time,
+    updated_at: Time,
+}
+
+#[derive(Serialize)]
+struct Rest<'a> {
+    channel: &'a str,
+    to: &'a str,
+    r#type: Option<&'a str>,
+    template: Option<&'a str>,
+    payload: Option<&'a Json>,
+    content: Option<&'a Json>,
+    lane: &'a str,
+    priority: u8,
+    send_at: Option<Time>,
+    reference: Option<&'a str>,
+    user_id: Option<&'a str>,
+    ordering_key: Option<&'a str>,
+    metadata: Metadata<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<&'a Overrides>,
+    failure_reason: Option<&'static str>,
+    attempt_count: u16,
+    max_attempts: Option<u16>,
+    last_error: Option<LastError<'a>>,
+    provider_id: Option<&'a str>,
+    delivery: Option<&'a str>,
+    finished_at: Option<Time>,
+    campaign: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<Vec<AttemptView<'a>>>,
+}
+
+/// An object, also where none was given.
+struct Metadata<'a>(Option<&'a Json>);
+
+impl Serialize for Metadata<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(json) => json.serialize(serializer),
+            None => serializer.collect_map(std::iter::empty::<((), ())>()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct LastError<'a> {
+    verdict: pombo_kernel::classify::Verdict,
+    category: &'a str,
+    code: Option<&'a str>,
+    text: &'a str,
+}
+
+impl<'a> From<&'a AttemptFailure> for LastError<'a> {
+    fn from(failure: &'a AttemptFailure) -> LastError<'a> {
+        LastError {
+            verdict: failure.verdict,
+            category: &failure.category,
+            code: failure.code.as_deref(),
+            text: &failure.text,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct AttemptView<'a> {
+    number: u16,
+    started_at: Time,
+    finished_at: Time,
+    outcome: &'static str,
+    verdict: Option<pombo_kernel::classify::Verdict>,
+    category: Option<&'a str>,
+    code: Option<&'a str>,
+    error: Option<&'a str>,
+    next_delay_ms: Option<u64>,
+    explanation: &'a str,
+}
+
+impl<'a> From<&'a Attempt> for AttemptView<'a> {
+    fn from(attempt: &'a Attempt) -> AttemptView<'a> {
+        let failure = attempt.failure.as_ref();
+        AttemptView {
+            number: attempt.number,
+            started_at: attempt.started_at,
+            finished_at: attempt.finished_at,
+            outcome: attempt.outcome.as_str(),
+            verdict: failure.map(|failure| failure.verdict),
+            category: failure.map(|failure| failure.category.as_str()),
+            code: failure.and_then(|failure| failure.code.as_deref()),
+            error: failure.map(|failure| failure.text.as_str()),
+            next_delay_ms: attempt.next_delay.map(Span::millis),
+            explanation: &attempt.explanation,
+        }
+    }
+}
+
+/// A message as stored, so far as both ways of reading one show it.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    queue: &'a QueueName,
+    said: &'a Said,
+    priority: u8,
+    send_at: Option<Time>,
+    ordering_key: Option<&'a str>,
+    state: Option<&'a State>,
+    attempts: u16,
+    failure: Option<&'a AttemptFailure>,
+}
+
+impl<'a> Known<'a> {
+    fn rest(self, setup: &Setup, attempts: Option<&'a [Attempt]>) -> Rest<'a> {
+        let said = self.said;
+        let policy = setup.channels.get(&self.queue.channel).map(|channel| &channel.policy);
+        let (failure_reason, provider_id, finished_at) = match self.state {
+            None | Some(State::Pending { .. } | State::Sending { .. }) => (None, None, None),
+            Some(State::Sent { at, receipt }) => (None, receipt.provider_id.as_deref(), Some(*at)),
+            Some(State::Failed { at, reason }) => (Some(reason.as_str()), None, Some(*at)),
+            Some(State::Cancelled { at, .. } | State::Discarded { at, .. }) => (None, None, Some(*at)),
+        };
+        Rest {
+            channel: self.queue.channel.as_str(),
+            to: &said.to,
+            r#type: said.kind.as_deref(),
+            template: said.template.as_deref(),
+            payload: said.payload.as_ref(),
+            content: said.content.as_ref(),
+            lane: self.queue.lane.as_str(),
+            priority: self.priority,
+            send_at: self.send_at,
+            reference: said.reference.as_deref(),
+            user_id: said.user_id.as_deref(),
+            ordering_key: self.ordering_key,
+            metadata: Metadata(said.metadata.as_ref()),
+            retry: said.retry.as_ref(),
+            failure_reason,
+            attempt_count: self.attempts,
+            max_attempts: policy.map(|policy| match &said.retry {
+                Some(changes) => policy.with(changes).attempts,
+                None => policy.attempts,
+            }),
+            last_error: self.failure.map(LastError::from),
+            provider_id,
+            delivery: None,
+            finished_at,
+            campaign: self.queue.campaign.as_ref().map(|campaign| campaign.as_str()),
+            attempts: attempts.map(|attempts| attempts.iter().map(AttemptView::from).collect()),
+        }
+    }
+}
+
+/// A new message's document, but for what its id decides.
+pub(crate) struct Unborn {
+    rest: Vec<u8>,
+    send_at: Option<Time>,
+    expires_at: Option<Time>,
+}
+
+impl Unborn {
+    pub(crate) fn of(draft: &Draft, setup: &Setup) -> Unborn {
+        let known = Known {
+            queue: &draft.queue,
+            said: &draft.body,
+            priority: draft.priority.get(),
+            send_at: draft.send_at,
+            ordering_key: draft.ordering_key.as_deref(),
+            state: None,
+            attempts: 0,
+            failure: None,
+        };
+        let rest = serde_json::to_vec(&known.rest(setup, Some(&[]))).unwrap_or_default();
+        Unborn { rest, send_at: draft.send_at, expires_at: draft.expires_at }
+    }
+
+    /// The whole document, once the message is stored under this id.
+    pub(crate) fn born(self, id: MessageId) -> Vec<u8> {
+        let created_at = id.key().time();
+        let head = Head {
+            id,
+            state: StateName::Pending.as_str(),
+            expires_after: lifetime(self.expires_at, created_at),
+            next_attempt_at: Some(self.send_at.unwrap_or(created_at)),
+            created_at,
+            updated_at: created_at,
+        };
+        let mut document = Vec::with_capacity(self.rest.len() + 256);
+        join(&mut document, &head, &self.rest);
+        document
+    }
+}
+
+/// A message with its attempts.
+pub(crate) fn story(story: &Story, setup: &Setup) -> Vec<u8> {
+    let message = &story.message;
+    let known = Known {
+        queue: &message.queue,
+        said: &message.body,
+        priority: message.priority.get(),
+        send_at: message.send_at,
+        ordering_key: message.ordering_key.as_deref(),
+        state: Some(&story.state),
+        attempts: story.progress.attempts,
+        failure: story.attempts.iter().rev().find_map(|attempt| attempt.failure.as_ref()),
+    };
+    let rest = serde_json::to_vec(&known.rest(setup, Some(&story.attempts))).unwrap_or_default();
+    let head = stored_head(message.id, &story.state, message.expires_at, story.updated_at);
+    let mut document = Vec::with_capacity(rest.len() + 256);
+    join(&mut document, &head, &rest);
+    document
+}
+
+/// A message as a list shows it: without its attempts.
+pub(crate) fn line(document: &mut Vec<u8>, line: &Line, setup: &Setup) {
+    let message = &line.message;
+    let known = Known {
+        queue: &message.queue,
+        said: &message.body,
+        priority: message.priority.get(),
+        send_at: message.send_at,
+        ordering_key: message.ordering_key.as_deref(),
+        state: Some(&line.state),
+        attempts: line.progress.attempts,
+        failure: line.last_failure.as_ref(),
+    };
+    let rest = serde_json::to_vec(&known.rest(setup, None)).unwrap_or_default();
+    join(document, &stored_head(message.id, &line.state, message.expires_at, line.updated_at), &rest);
+}
+
+fn stored_head(id: MessageId, state: &State, expires_at: Option<Time>, updated_at: Time) -> Head {
+    let created_at = id.key().time();
+    let next_attempt_at = match state {
+        State::Pending { due } => Some(*due),
+        _ => None,
+    };
+    Head {
+        id,
+        state: state.name().as_str(),
+        expires_after: lifetime(expires_at, created_at),
+        next_attempt_at,
+        created_at,
+        updated_at,
+    }
+}
+
+/// Writes two objects as one.
+fn join(document: &mut Vec<u8>, head: &Head, rest: &[u8]) {
+    // Neither is ever empty, so a comma fits between them.
+    if serde_json::to_writer(&mut *document, head).is_ok() && document.pop() == Some(b'}') {
+        document.push(b',');
+        document.extend_from_slice(rest.strip_prefix(b"{").unwrap_or(b"}"));
+    }
+}
+
+/// The time that a message was given, as the caller wrote it: the deadline was counted from the moment when the
+/// request was checked, a little before the one when it was stored, so it is rounded to whole seconds.
+fn lifetime(expires_at: Option<Time>, created_at: Time) -> Option<Span> {
+    let exact = expires_at?.since(created_at);
+    match exact >= Span::from_secs(10) {
+        true => Some(Span::from_secs((exact.millis() + 500) / 1_000)),
+        false => Some(exact),
+    }
+}
+
+/// A JSON document as an answer.
+pub(crate) fn answer(status: StatusCode, document: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(document));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+pub(crate) fn ok(document: &impl Serialize) -> Result<Response, Problem> {
+    let text = serde_json::to_vec(document).map_err(|_| Problem::internal())?;
+    Ok(answer(StatusCode::OK, text))
+}

@@ -1,0 +1,353 @@
+//! A door with a store behind it, a clock that stands still, and keys of every role.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, StatusCode};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use pombo_kernel::block::Block;
+use pombo_kernel::classify::Rules;
+use pombo_kernel::dice::Dice;
+use pombo_kernel::id::{MessageId, MessageKey};
+use pombo_kernel::kind::ChannelKind;
+use pombo_kernel::lifecycle::OnUnknownOutcome;
+use pombo_kernel::message::{Actor, ClaimKey, Draft};
+use pombo_kernel::name::Tenant;
+use pombo_kernel::policy::{Policy, Profile};
+use pombo_kernel::setup::{ChannelSetup, LaneSetup, Limits, Setup};
+use pombo_kernel::time::{Clock, Span, Time};
+use pombo_store::memory::Memory;
+use pombo_store::shell::Shell;
+use pombo_store::{
+    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, NodeId, Page, Place, Settled,
+    Settlement, Store, StoreError, Story, Tally, audit,
+};
+use pombo_web::{Door, Patience, Role, digest, router};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+pub(crate) const NOW: Time = Time::from_millis(1_800_000_000_000);
+
+#[derive(Debug)]
+pub(crate) struct Standing(AtomicI64);
+
+impl Clock for Standing {
+    fn now(&self) -> Time {
+        Time::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl Standing {
+    pub(crate) fn pass(&self, span: Span) {
+        self.0.fetch_add(i64::try_from(span.millis()).unwrap(), Ordering::Relaxed);
+    }
+}
+
+/// A store that fails when it is told to.
+#[derive(Debug)]
+pub(crate) struct Moody {
+    inner: Shell<Memory>,
+    /// What the next calls answer; none to work as usual.
+    mood: Mutex<Option<StoreError>>,
+    /// How many more calls fail before the mood passes.
+    patience: AtomicUsize,
+    pub(crate) key_reads: AtomicU64,
+    pub(crate) largest_group: AtomicUsize,
+}
+
+impl Moody {
+    pub(crate) fn feel(&self, mood: Option<StoreError>) {
+        self.feel_for(mood, usize::MAX);
+    }
+
+    pub(crate) fn feel_for(&self, mood: Option<StoreError>, calls: usize) {
+        *self.mood.lock().unwrap() = mood;
+        self.patience.store(calls, Ordering::Relaxed);
+    }
+
+    fn or<'a, T: Send + 'a>(
+        &'a self,
+        usual: impl FnOnce(&'a Shell<Memory>) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        let mut mood = self.mood.lock().unwrap();
+        match mood.clone() {
+            Some(error) => {
+                if self.patience.fetch_sub(1, Ordering::Relaxed) <= 1 {
+                    *mood = None;
+                }
+                Box::pin(async move { Err(error) })
+            }
+            None => usual(&self.inner),
+        }
+    }
+}
+
+impl Store for Moody {
+    fn accept(&self, drafts: Vec<Draft>) -> Answer<'_, Vec<Result<Accepted, Conflict>>> {
+        self.largest_group.fetch_max(drafts.len(), Ordering::Relaxed);
+        self.or(|store| store.accept(drafts))
+    }
+    fn claim(&self, ask: Ask) -> Answer<'_, Vec<Claimed>> {
+        self.or(|store| store.claim(ask))
+    }
+    fn stop_claims(&self, node: NodeId) -> Answer<'_, ()> {
+        self.or(|store| store.stop_claims(node))
+    }
+    fn heartbeat(&self, node: NodeId, lease_until: Time) -> Answer<'_, ()> {
+        self.or(|store| store.heartbeat(node, lease_until))
+    }
+    fn take_over(&self, node: NodeId, max: usize) -> Answer<'_, Vec<Claimed>> {
+        self.or(|store| store.take_over(node, max))
+    }
+    fn settle(&self, settlements: Vec<Settlement>) -> Answer<'_, Vec<Settled>> {
+        self.or(|store| store.settle(settlements))
+    }
+    fn release(&self, claims: Vec<ClaimKey>) -> Answer<'_, Vec<Settled>> {
+        self.or(|store| store.release(claims))
+    }
+    fn cancel(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Cancelled> {
+        self.or(|store| store.cancel(tenant, id, by))
+    }
+    fn block(&self, place: Place, block: Block, by: Actor) -> Answer<'_, ()> {
+        self.or(|store| store.block(place, block, by))
+    }
+    fn unblock(&self, place: Place, by: Actor) -> Answer<'_, bool> {
+        self.or(|store| store.unblock(place, by))
+    }
+    fn blocks(&self) -> Answer<'_, Vec<(Place, Block)>> {
+        self.or(|store| store.blocks())
+    }
+    fn story(&self, tenant: Tenant, id: MessageId) -> Answer<'_, Option<Story>> {
+        self.or(|store| store.story(tenant, id))
+    }
+    fn page(&self, filter: Filter, before: Option<MessageKey>, limit: usize) -> Answer<'_, Page> {
+        self.or(|store| store.page(filter, before, limit))
+    }
+    fn tallies(&self) -> Answer<'_, Vec<Tally>> {
+        assert_ne!(*self.mood.lock().unwrap(), Some(StoreError::Broken("panic".into())), "a bug, for once");
+        self.or(|store| store.tallies())
+    }
+    fn audit(&self, from: u64, max: usize) -> Answer<'_, Vec<(u64, audit::Record)>> {
+        self.or(|store| store.audit(from, max))
+    }
+    fn verify(&self) -> Answer<'_, audit::Verified> {
+        self.or(|store| store.verify())
+    }
+    fn add_key(&self, key: ApiKey) -> Answer<'_, ()> {
+        self.or(|store| store.add_key(key))
+    }
+    fn keys(&self) -> Answer<'_, Vec<ApiKey>> {
+        self.key_reads.fetch_add(1, Ordering::Relaxed);
+        self.or(|store| store.keys())
+    }
+    fn watch(&self) -> watch::Receiver<u64> {
+        self.inner.watch()
+    }
+    fn broken(&self) -> watch::Receiver<Option<String>> {
+        self.inner.broken()
+    }
+    fn health(&self) -> Result<(), StoreError> {
+        self.mood.lock().unwrap().clone().map_or_else(|| self.inner.health(), Err)
+    }
+    fn close(&self) -> Answer<'_, ()> {
+        self.inner.close()
+    }
+}
+
+pub(crate) struct House {
+    pub(crate) router: Router,
+    pub(crate) door: Door,
+    pub(crate) store: Arc<Moody>,
+    pub(crate) clock: Arc<Standing>,
+    pub(crate) setup: watch::Sender<Arc<Setup>>,
+}
+
+pub(crate) fn setup() -> Setup {
+    let channel = |name: &str, kind, policy: &str, tenant: &str, unready: Option<&str>| {
+        let channel = ChannelSetup {
+            name: name.parse().unwrap(),
+            kind,
+            tenant: tenant.parse().unwrap(),
+            policy: Policy::built_in(policy, Profile::Production).unwrap(),
+            rules: Rules::for_kind(kind, &[]).unwrap(),
+            on_unknown_outcome: OnUnknownOutcome::Resend,
+            destination: name.into(),
+            attempt_timeout: Span::from_secs(30),
+            unready: unready.map(str::to_owned),
+        };
+        (channel.name.clone(), Arc::new(channel))
+    };
+    Setup {
+        channels: [
+            channel("crm", ChannelKind::Webhook, "webhook", "default", None),
+            channel("null", ChannelKind::Null, "webhook", "default", None),
+            channel("mail", ChannelKind::Smtp, "smtp", "default", Some("set SMTP_URL")),
+            channel("theirs", ChannelKind::Webhook, "webhook", "other", None),
+        ]
+        .into(),
+        lanes: ["default", "bulk"].map(|name| (name.parse().unwrap(), LaneSetup { workers: 4 })).into(),
+        routes: Vec::new(),
+        limits: Limits { content_bytes: 4_096, request_bytes: 65_536, batch_items: 200 },
+    }
+}
+
+impl House {
+    pub(crate) async fn new() -> House {
+        House::with(setup(), Patience::default()).await
+    }
+
+    pub(crate) async fn with(setup: Setup, patience: Patience) -> House {
+        let clock = Arc::new(Standing(AtomicI64::new(NOW.millis())));
+        let mut dice = Dice::seeded(7);
+        let entropy = Box::new(move || {
+            let mut bytes = [0; 32];
+            bytes[..8].copy_from_slice(&dice.next_u64().to_le_bytes());
+            bytes
+        });
+        let inner = Shell::start(Memory::new(Dice::seeded(1)), clock.clone(), entropy).unwrap();
+        let store = Arc::new(Moody {
+            inner,
+            mood: Mutex::new(None),
+            patience: AtomicUsize::new(0),
+            key_reads: AtomicU64::new(0),
+            largest_group: AtomicUsize::new(0),
+        });
+        for role in Role::ALL {
+            store.add_key(key(role.as_str(), "default", role.as_str())).await.unwrap();
+        }
+        store.add_key(key("foreign", "other", "admin")).await.unwrap();
+        let (setup, settled) = watch::channel(Arc::new(setup));
+        let door = Door::with_patience(store.clone(), settled, clock.clone(), patience);
+        House { router: router(door.clone()), door, store, clock, setup }
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Reply {
+        let response = TowerToHyperService::new(self.router.clone()).call(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let reply = Reply { status: head.status, headers: head.headers, text };
+        if reply.status.is_client_error() || reply.status.is_server_error() {
+            reply.check_problem();
+        }
+        reply
+    }
+
+    /// A request with the admin's key.
+    pub(crate) async fn call(&self, method: &str, path: &str, body: impl Into<Body>) -> Reply {
+        self.call_as("admin", method, path, body).await
+    }
+
+    pub(crate) async fn call_as(&self, who: &str, method: &str, path: &str, body: impl Into<Body>) -> Reply {
+        let request = request(method, path).header("authorization", format!("Bearer key-{who}"));
+        self.send(request.header("content-type", "application/json").body(body.into()).unwrap()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.call("GET", path, Body::empty()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
+        self.call("POST", path, body.to_string()).await
+    }
+
+    pub(crate) async fn post_keyed(&self, body: &Value, key: &str) -> Reply {
+        let request = request("POST", "/v1/messages")
+            .header("authorization", "Bearer key-producer")
+            .header("content-type", "application/json")
+            .header("idempotency-key", key);
+        self.send(request.body(body.to_string().into()).unwrap()).await
+    }
+
+    pub(crate) async fn post_ndjson(&self, body: impl Into<Body>) -> Reply {
+        let request = request("POST", "/v1/messages/batch")
+            .header("authorization", "Bearer key-producer")
+            .header("content-type", "application/x-ndjson");
+        self.send(request.body(body.into()).unwrap()).await
+    }
+
+    /// Creates a message and answers its id.
+    pub(crate) async fn created(&self, changes: &Value) -> String {
+        let reply = self.post("/v1/messages", &message(changes)).await;
+        assert_eq!(reply.status, StatusCode::ACCEPTED, "{}", reply.text);
+        reply.json()["id"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn stored(&self) -> usize {
+        self.get("/v1/messages?limit=500").await.json()["items"].as_array().unwrap().len()
+    }
+}
+
+pub(crate) fn request(method: &str, path: &str) -> http::request::Builder {
+    Request::builder().method(Method::from_bytes(method.as_bytes()).unwrap()).uri(path)
+}
+
+pub(crate) fn key(name: &str, tenant: &str, role: &str) -> ApiKey {
+    ApiKey {
+        id: format!("key_{name}"),
+        tenant: tenant.parse().unwrap(),
+        role: role.into(),
+        label: name.into(),
+        digest: digest(&format!("key-{name}")),
+        created_at: NOW,
+    }
+}
+
+/// A good message with some fields changed.
+pub(crate) fn message(changes: &Value) -> Value {
+    let mut message =
+        json!({"channel": "crm", "to": "https://crm.example/hook", "content": {"body": {"a": 1}}});
+    for (field, value) in changes.as_object().unwrap() {
+        message[field] = value.clone();
+    }
+    message
+}
+
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Whatever goes wrong is told as a problem document, whole and consistent.
+    fn check_problem(&self) {
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.text);
+        let problem = self.json();
+        assert_eq!(problem["status"], self.status.as_u16());
+        for field in ["type", "title", "code", "detail", "hint"] {
+            assert!(problem[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {problem}");
+        }
+    }
+
+    /// A problem with this code, about this field, that gives a reason and a remedy.
+    pub(crate) fn refused(&self, code: &str, field: &str) -> Value {
+        assert_eq!(self.code(), code, "{}", self.text);
+        let errors = self.json()["errors"].clone();
+        let about = errors.as_array().into_iter().flatten().find(|error| error["field"] == field);
+        let about = about.unwrap_or_else(|| panic!("{field}: {}", self.text)).clone();
+        assert!(about["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{about}");
+        assert!(about["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{about}");
+        about
+    }
+}
