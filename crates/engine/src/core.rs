@@ -161,7 +161,7 @@ impl Core {
                 if lost.len() == TAKE_OVER {
                     effects.push(Effect::TakeOver { max: TAKE_OVER });
                 }
-                effects.extend(self.settle_lost(lost, now, dice));
+                effects.extend(self.settle_lost(&lost, now, dice));
             }
             Event::Claimed { lane, asked, claimed } => {
                 self.free(&lane, asked - claimed.len().min(asked));
@@ -294,7 +294,7 @@ impl Core {
         Some(Effect::Settle(vec![settlement]))
     }
 
-    fn settle_lost(&mut self, lost: Vec<Claimed>, now: Time, dice: &mut Dice) -> Option<Effect> {
+    fn settle_lost(&mut self, lost: &[Claimed], now: Time, dice: &mut Dice) -> Option<Effect> {
         let settlements: Vec<Settlement> = lost
             .iter()
             .map(|claimed| {

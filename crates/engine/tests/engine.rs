@@ -1,5 +1,7 @@
 //! The whole engine on a real SQLite file, with a channel that answers by script and a clock that the test moves.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -151,7 +153,11 @@ impl World {
 
     async fn calls(&self, n: usize) {
         let started = self.channel.started.acquire_many(u32::try_from(n).unwrap());
-        tokio::time::timeout(Duration::from_secs(20), started).await.expect("no send began").unwrap().forget();
+        tokio::time::timeout(Duration::from_secs(20), started)
+            .await
+            .expect("no send began")
+            .unwrap()
+            .forget();
     }
 }
 
@@ -283,7 +289,8 @@ async fn messages_of_one_ordering_key_go_one_at_a_time_in_order() {
     world.until(first, |story| story.attempts.len() == 1 && story.state.name() == StateName::Pending).await;
     assert_eq!(world.until(second, |_| true).await.attempts.len(), 0, "a retrying head blocks its key");
     world.pass(Span::from_secs(5)).await;
-    let (first, second) = (world.until(first, is(StateName::Sent)).await, world.until(second, is(StateName::Sent)).await);
+    let (first, second) =
+        (world.until(first, is(StateName::Sent)).await, world.until(second, is(StateName::Sent)).await);
     assert!(first.attempts[1].finished_at <= second.attempts[0].started_at);
 }
 

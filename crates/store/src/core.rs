@@ -7,8 +7,10 @@
 //!
 //! - A claim picks, among the lane's queues that have something due and no shut gate in front, the one with the
 //!   lowest `max(its pass, the lane's pass)`, the older queue first among equals; takes up to
-//!   [`BITE`](pombo_kernel::turns::BITE) of its heads, or all that is asked for if no other queue could go; pays
-//!   for them; and goes on until the ask is met or nothing is left. Heads go by priority, due time, then age.
+//!   [`BITE`](pombo_kernel::turns::BITE) of its heads; pays for them; and goes on until the ask is met or nothing
+//!   is left. The lane's pass is where its last bite began. Heads go by priority, due time, then age.
+//! - A claim does not look at deadlines: whoever drives a core calls `expire` first, and claims only when that
+//!   left nothing to expire.
 //! - A message with an ordering key waits outside the queues while another of its key is there.
 //! - Behind a hold that is ready to be probed, one message at a time passes, over all queues behind that hold.
 //! - A claim's id is the audit position of its first record, so it is never given out twice.

@@ -3,6 +3,7 @@
 use std::fs::{File as LockFile, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use super::sql;
@@ -102,6 +103,8 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     db.set_prepared_statement_cache_capacity(128);
+    // Without this a statement is compiled anew whenever a bound value could change its plan, at every claim.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.execute_batch(
         "PRAGMA page_size = 8192;
          PRAGMA journal_mode = WAL;

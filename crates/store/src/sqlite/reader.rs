@@ -8,6 +8,7 @@ use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Progress, State, StateName};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::time::Time;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::board::rank;
@@ -28,6 +29,7 @@ impl Reader {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags)?;
         db.set_prepared_statement_cache_capacity(64);
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         db.execute_batch("PRAGMA cache_size = -4096; PRAGMA busy_timeout = 2000; PRAGMA query_only = ON;")?;
         Ok(Reader { db, secret })
     }
