@@ -255,7 +255,8 @@ impl Config {
             };
             (name.clone(), Arc::new(setup))
         });
-        let lanes = self.lanes.iter().map(|(name, lane)| (name.clone(), LaneSetup { workers: lane.workers.get() }));
+        let lanes =
+            self.lanes.iter().map(|(name, lane)| (name.clone(), LaneSetup { workers: lane.workers.get() }));
         let routes = self.routes.iter().cloned().map(|Route { kind, lane }| setup::Route { kind, lane });
         let Limits { content_bytes, request_bytes, batch_items } = self.limits;
         Setup {
@@ -293,7 +294,8 @@ impl Config {
 }
 
 fn not_toml(text: &str, source: &Source, error: &toml::de::Error) -> Problems {
-    let file = source.file.as_ref().map_or_else(|| "configuration".to_owned(), |file| file.display().to_string());
+    let file =
+        source.file.as_ref().map_or_else(|| "configuration".to_owned(), |file| file.display().to_string());
     let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
     let path = line.map_or(file.clone(), |line| format!("{file}:{line}"));
     Problems(vec![Problem::new(path, error.message(), "the file must be TOML: see `pombo config example`")])
@@ -302,7 +304,7 @@ fn not_toml(text: &str, source: &Source, error: &toml::de::Error) -> Problems {
 /// The channels of a file that names none, with what the environment says about them.
 fn unconfigured(environment: &Environment, reading: &mut Reading) -> Table {
     let mut channels = Table::new();
-    for (name, kind, variables) in channel::UNCONFIGURED {
+    for channel::Unconfigured { name, kind, variables } in channel::UNCONFIGURED {
         let mut table = Table::new();
         table.insert("kind".into(), Value::String(kind.as_str().into()));
         for (key, variable) in variables {
@@ -345,11 +347,7 @@ fn read_lanes(reading: &mut Reading, value: Option<Value>) -> BTreeMap<LaneName,
     lanes
 }
 
-fn read_routes(
-    reading: &mut Reading,
-    value: Option<Value>,
-    lanes: &BTreeMap<LaneName, Lane>,
-) -> Vec<Route> {
+fn read_routes(reading: &mut Reading, value: Option<Value>, lanes: &BTreeMap<LaneName, Lane>) -> Vec<Route> {
     let Some(value) = value else {
         let route = |(kind, lane): (&str, &str)| Route {
             kind: kind.to_owned(),
@@ -367,7 +365,11 @@ fn read_routes(
         if !lanes.contains_key(&route.lane) {
             let what = format!("there is no lane `{}`", route.lane);
             let hint = suggestion(route.lane.as_str(), lanes.keys().map(LaneName::as_str));
-            reading.problems.say(joined(&here, "lane"), what, format!("{hint}; or add [lanes.{}]", route.lane));
+            reading.problems.say(
+                joined(&here, "lane"),
+                what,
+                format!("{hint}; or add [lanes.{}]", route.lane),
+            );
         }
         if routes.iter().any(|earlier| earlier.kind == route.kind) {
             let what = format!("an earlier route already takes the type `{}`", route.kind);
@@ -412,7 +414,8 @@ fn incomplete(reading: &mut Reading, path: &str, name: &PolicyName, changes: &Ov
     }
     let known = Policy::BUILT_IN;
     let near = suggestion(name.as_str(), known);
-    let near = if near.starts_with("did you mean") { near } else { format!("built in are {}", listed(known)) };
+    let near =
+        if near.starts_with("did you mean") { near } else { format!("built in are {}", listed(known)) };
     let hint = format!("give `delays`, or `attempts` and `base`; {near}");
     reading.problems.say(path, "a new policy that is not complete", hint);
 }
@@ -521,7 +524,7 @@ fn sections<N: std::str::FromStr<Err = pombo_kernel::name::BadName>>(
     for (name, value) in table {
         let here = joined(path, &name);
         let Some(table) = reading.table(&here, value) else { continue };
-        match name.parse() {
+        match name.parse::<N>() {
             Ok(name) => found.push((name, table)),
             Err(bad) => reading.problems.say(here, "not a name", bad.to_string()),
         }

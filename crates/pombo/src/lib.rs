@@ -7,4 +7,6 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
+mod demo;
 pub mod log;
+pub mod node;

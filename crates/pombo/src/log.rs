@@ -26,8 +26,8 @@ pub const DEFAULT_FILTER: &str = "info";
 pub fn start(filter: Option<&str>) -> Result<Log, BadFilter> {
     let text = filter.unwrap_or(DEFAULT_FILTER);
     let filter = EnvFilter::try_new(text).map_err(|error| BadFilter(text.to_owned(), error.to_string()))?;
-    let (writer, log) = writer(io::stderr(), WAITING_MAX);
     let terminal = io::stderr().is_terminal();
+    let (writer, log) = writer(io::stderr(), WAITING_MAX, if terminal { said_lost } else { json_lost });
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     if terminal {
@@ -38,6 +38,17 @@ pub fn start(filter: Option<&str>) -> Result<Log, BadFilter> {
         let _ = tracing::subscriber::set_global_default(subscriber);
     }
     Ok(log)
+}
+
+/// How the reader is told of lines that it missed.
+type Lost = fn(u64) -> String;
+
+fn said_lost(lines: u64) -> String {
+    format!("{lines} log lines were dropped, since nobody read them\n")
+}
+
+fn json_lost(lines: u64) -> String {
+    format!("{{\"level\":\"WARN\",\"message\":\"log lines were dropped\",\"lines\":{lines}}}\n")
 }
 
 /// A filter that cannot be read.
@@ -83,16 +94,17 @@ pub struct Writer {
     dropped: Arc<AtomicU64>,
 }
 
-fn writer(out: impl Write + Send + 'static, waiting: usize) -> (Writer, Log) {
+fn writer(out: impl Write + Send + 'static, waiting: usize, lost: Lost) -> (Writer, Log) {
     let (lines, queue) = sync_channel(waiting);
     let dropped = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&dropped);
-    let thread = std::thread::Builder::new().name("log".into()).spawn(move || write_all(&queue, out, &counter));
+    let thread =
+        std::thread::Builder::new().name("log".into()).spawn(move || write_all(&queue, out, &counter, lost));
     let log = Log { lines: lines.clone(), dropped: Arc::clone(&dropped), thread: thread.ok() };
     (Writer { lines, dropped }, log)
 }
 
-fn write_all(queue: &Receiver<Line>, mut out: impl Write, dropped: &AtomicU64) {
+fn write_all(queue: &Receiver<Line>, mut out: impl Write, dropped: &AtomicU64, lost: Lost) {
     let mut told = 0;
     while let Ok(line) = queue.recv() {
         match line {
@@ -100,7 +112,7 @@ fn write_all(queue: &Receiver<Line>, mut out: impl Write, dropped: &AtomicU64) {
                 let _ = out.write_all(&text);
                 let now = dropped.load(Ordering::Relaxed);
                 if now > told {
-                    let _ = writeln!(out, "{{\"level\":\"WARN\",\"message\":\"{} log lines were dropped\"}}", now - told);
+                    let _ = out.write_all(lost(now - told).as_bytes());
                     told = now;
                 }
             }
@@ -183,7 +195,7 @@ mod tests {
     #[test]
     fn lines_come_out_whole_and_the_last_ones_are_not_lost() {
         let kept = Kept::default();
-        let (writer, log) = writer(kept.clone(), 10);
+        let (writer, log) = writer(kept.clone(), 10, json_lost);
         for n in 0..3 {
             let mut event = writer.make_writer();
             write!(event, "line ").unwrap();
@@ -197,7 +209,7 @@ mod tests {
     fn a_stuck_reader_costs_lines_and_no_time() {
         let gate = Arc::new(Mutex::new(()));
         let shut = gate.lock().unwrap();
-        let (writer, log) = writer(Stuck(Arc::clone(&gate)), 4);
+        let (writer, log) = writer(Stuck(Arc::clone(&gate)), 4, json_lost);
         for _ in 0..100 {
             writeln!(writer.make_writer(), "line").unwrap();
         }

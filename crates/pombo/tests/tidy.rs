@@ -131,17 +131,10 @@ fn both_dialects_have_the_same_sql_files() {
 
 #[test]
 fn every_error_code_has_an_entry_and_every_entry_a_code() {
-    const SOURCE: &str = "crates/web/src/problem.rs";
-    const METHODS: &[&str] = &["DELETE", "HEAD", "OPTIONS", "PATCH", "POST"];
-    assert!(ROOT.join(SOURCE).is_file(), "{SOURCE} is missing: all error codes are string literals there");
-    let source = read(SOURCE);
-    let source = source.split("#[cfg(test)]").next().unwrap_or_default();
-    let mut codes = all_matches(r#""([A-Z][A-Z0-9_]{3,})""#, source);
-    codes.retain(|code| !METHODS.contains(&code.as_str()));
+    let codes: BTreeSet<String> = &codes_of_the_api() | &codes_of_the_command_line();
     let entries = all_matches(r"(?m)^#{2,3} `?([A-Z][A-Z0-9_]{3,})`?\s*$", &read("docs/errors.md"));
-    assert!(!codes.is_empty(), "{SOURCE} holds no error code as a string literal");
     let unexplained = codes.difference(&entries).map(|code| format!("{code}: no entry in docs/errors.md"));
-    let unused = entries.difference(&codes).map(|code| format!("{code}: no such code in {SOURCE}"));
+    let unused = entries.difference(&codes).map(|code| format!("{code}: an entry, but not a code"));
     refuse(unexplained.chain(unused), "an entry is a heading with the code, and what, why and what next");
 }
 
@@ -200,7 +193,7 @@ fn no_file_names_a_folder_of_one_machine() {
 
 #[test]
 fn every_dependency_has_a_licence_that_we_allow() {
-    let packages = list(&METADATA, "packages");
+    let packages = list(metadata(), "packages");
     let refused = packages.filter(|package| !package["license"].as_str().is_some_and(licence_is_allowed));
     let described = refused.map(|package| {
         let licence = package["license"].as_str().unwrap_or("no licence expression");
@@ -223,7 +216,7 @@ fn licence_expressions_are_read_as_written() {
 #[test]
 fn two_majors_of_one_crate_are_worth_a_look() {
     let mut majors: BTreeMap<&str, BTreeMap<String, BTreeSet<&str>>> = BTreeMap::new();
-    for package in list(&METADATA, "packages") {
+    for package in list(metadata(), "packages") {
         let line = majors.entry(text(package, "name")).or_default();
         line.entry(major(text(package, "version"))).or_default().insert(text(package, "id"));
     }
@@ -295,16 +288,20 @@ static FILES: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
     files
 });
 
-static METADATA: LazyLock<Value> = LazyLock::new(|| {
+/// What cargo says of the workspace and all that it is built on, or why it says nothing.
+static METADATA: LazyLock<Result<Value, String>> = LazyLock::new(|| {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let run = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--locked"])
-        .current_dir(&*ROOT)
-        .output()
-        .expect("cargo can be started");
-    assert!(run.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&run.stderr));
-    serde_json::from_slice(&run.stdout).expect("cargo metadata prints JSON")
+    let arguments = ["metadata", "--format-version", "1", "--locked"];
+    let run = Command::new(cargo).args(arguments).current_dir(&*ROOT).output().map_err(|e| e.to_string())?;
+    if !run.status.success() {
+        return Err(String::from_utf8_lossy(&run.stderr).into_owned());
+    }
+    serde_json::from_slice(&run.stdout).map_err(|e| e.to_string())
 });
+
+fn metadata() -> &'static Value {
+    METADATA.as_ref().unwrap_or_else(|error| panic!("cargo metadata: {error}"))
+}
 
 fn files_by_git() -> Option<Vec<PathBuf>> {
     if !ROOT.join(".git").exists() {
@@ -369,7 +366,7 @@ fn all_matches(pattern: &str, source: &str) -> BTreeSet<String> {
 /// Where a file stands decides where its own modules lie.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
-    /// A crate's first file: its modules lie beside it.
+    /// A crate's first file, or one that `#[path]` names: its modules lie beside it.
     Root,
     /// `a.rs` or `a/mod.rs`: its modules lie in `a/`.
     Module,
@@ -387,12 +384,15 @@ fn follow_modules(file: &Path, place: Place, reached: &mut BTreeSet<PathBuf>) {
         file.with_extension("")
     };
     for (name, path) in modules_of(&read(&file)) {
-        let candidates = match path {
-            Some(path) => vec![beside.join(path)],
-            None => vec![inside.join(format!("{name}.rs")), inside.join(&name).join("mod.rs")],
+        let (candidates, place) = match path {
+            Some(path) => (vec![beside.join(path)], Place::Root),
+            None => {
+                let usual = vec![inside.join(format!("{name}.rs")), inside.join(&name).join("mod.rs")];
+                (usual, Place::Module)
+            }
         };
         for candidate in candidates.iter().filter(|candidate| candidate.is_file()) {
-            follow_modules(candidate, Place::Module, reached);
+            follow_modules(candidate, place, reached);
         }
     }
 }
@@ -409,7 +409,7 @@ fn modules_of(source: &str) -> Vec<(String, Option<String>)> {
 // Cargo's view.
 
 fn ours() -> impl Iterator<Item = &'static Value> {
-    list(&METADATA, "packages").filter(|package| package["source"].is_null())
+    list(metadata(), "packages").filter(|package| package["source"].is_null())
 }
 
 fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
@@ -435,8 +435,8 @@ fn major(version: &str) -> String {
 fn dependents(id: &str) -> Vec<&'static str> {
     let needs = |node: &&Value| list(node, "deps").any(|dependency| text(dependency, "pkg") == id);
     let ids: BTreeSet<&str> =
-        list(&METADATA["resolve"], "nodes").filter(needs).map(|node| text(node, "id")).collect();
-    let packages = list(&METADATA, "packages").filter(|package| ids.contains(text(package, "id")));
+        list(&metadata()["resolve"], "nodes").filter(needs).map(|node| text(node, "id")).collect();
+    let packages = list(metadata(), "packages").filter(|package| ids.contains(text(package, "id")));
     packages.map(|package| text(package, "name")).collect()
 }
 
@@ -478,6 +478,31 @@ fn one_of(words: &mut Words<'_>) -> bool {
     }
     let licence = format!("{word} WITH {}", words.next().unwrap_or_default());
     LICENCES.contains(&licence.as_str())
+}
+
+// Error codes.
+
+/// All of them stand as string literals in one file.
+fn codes_of_the_api() -> BTreeSet<String> {
+    const SOURCE: &str = "crates/web/src/problem.rs";
+    const METHODS: &[&str] = &["DELETE", "HEAD", "OPTIONS", "PATCH", "POST"];
+    assert!(ROOT.join(SOURCE).is_file(), "{SOURCE} is missing: all error codes are string literals there");
+    let mut codes = all_matches(r#""([A-Z][A-Z0-9_]{3,})""#, untested(&read(SOURCE)));
+    codes.retain(|code| !METHODS.contains(&code.as_str()));
+    assert!(!codes.is_empty(), "{SOURCE} holds no error code as a string literal");
+    codes
+}
+
+/// Those that `Trouble::new` is given where something goes wrong.
+fn codes_of_the_command_line() -> BTreeSet<String> {
+    let pattern = r#"Trouble::new\([^;]*?,\s*"([A-Z][A-Z0-9_]{3,})""#;
+    let ours = rust_files().filter(|file| file.starts_with("crates/pombo/src"));
+    ours.flat_map(|file| all_matches(pattern, untested(&read(file)))).collect()
+}
+
+/// A source up to its tests.
+fn untested(source: &str) -> &str {
+    source.split("#[cfg(test)]").next().unwrap_or_default()
 }
 
 // Configuration.

@@ -251,21 +251,32 @@ pub fn default_policy(kind: ChannelKind) -> &'static str {
     }
 }
 
-/// The channels that are there when the file names none, each fed from well-known variables.
-pub(super) const UNCONFIGURED: [(&str, ChannelKind, &[(&str, &str)]); 5] = [
-    (
-        "whatsapp",
-        ChannelKind::Evolution,
-        &[
+/// A channel that is there when the file names none.
+pub(super) struct Unconfigured {
+    pub(super) name: &'static str,
+    pub(super) kind: ChannelKind,
+    /// Its keys, each with the well-known variable that feeds it.
+    pub(super) variables: &'static [(&'static str, &'static str)],
+}
+
+pub(super) const UNCONFIGURED: [Unconfigured; 5] = [
+    Unconfigured {
+        name: "whatsapp",
+        kind: ChannelKind::Evolution,
+        variables: &[
             ("base_url", "EVOLUTION_BASE_URL"),
             ("instance", "EVOLUTION_INSTANCE"),
             ("api_key", "EVOLUTION_API_KEY"),
         ],
-    ),
-    ("email", ChannelKind::Smtp, &[("url", "SMTP_URL")]),
-    ("resend", ChannelKind::Resend, &[("api_key", "RESEND_API_KEY"), ("base_url", "RESEND_BASE_URL")]),
-    ("claims", ChannelKind::Tiss, &[("url", "TISS_URL")]),
-    ("webhook", ChannelKind::Webhook, &[("secret", "WEBHOOK_SECRET")]),
+    },
+    Unconfigured { name: "email", kind: ChannelKind::Smtp, variables: &[("url", "SMTP_URL")] },
+    Unconfigured {
+        name: "resend",
+        kind: ChannelKind::Resend,
+        variables: &[("api_key", "RESEND_API_KEY"), ("base_url", "RESEND_BASE_URL")],
+    },
+    Unconfigured { name: "claims", kind: ChannelKind::Tiss, variables: &[("url", "TISS_URL")] },
+    Unconfigured { name: "webhook", kind: ChannelKind::Webhook, variables: &[("secret", "WEBHOOK_SECRET")] },
 ];
 
 fn settings_keys(kind: ChannelKind) -> Vec<Key> {
@@ -302,7 +313,11 @@ pub(super) fn read(reading: &mut Reading, path: &str, mut table: Table, folder: 
     let most = Span::from_mins(10);
     if common.attempt_timeout == Span::ZERO || common.attempt_timeout > most {
         let what = format!("{} is out of bounds", common.attempt_timeout);
-        reading.problems.say(joined(path, "attempt_timeout"), what, format!("more than nothing, at most {most}"));
+        reading.problems.say(
+            joined(path, "attempt_timeout"),
+            what,
+            format!("more than nothing, at most {most}"),
+        );
     }
     let settings = read_settings(reading, path, kind, settings, folder);
     Some(Channel { common, retry, rules: rules.unwrap_or_default(), settings })
@@ -512,7 +527,8 @@ impl JsonSchema for Channel {
             properties.insert("kind".into(), json!({"const": kind.as_str(), "description": about}));
             let files = (kind == ChannelKind::Webhook).then(|| WebhookFiles::json_schema(generator));
             for schema in [Common::json_schema(generator), own].into_iter().chain(files) {
-                let found = schema.as_object().and_then(|object| object.get("properties")?.as_object().cloned());
+                let found =
+                    schema.as_object().and_then(|object| object.get("properties")?.as_object().cloned());
                 properties.extend(found.unwrap_or_default());
             }
             properties.insert("retry".into(), generator.subschema_for::<Overrides>().to_value());

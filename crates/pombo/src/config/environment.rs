@@ -119,7 +119,11 @@ fn expand_value(
                 origins.expanded.insert(path.to_owned());
             }
             Err(Unexpanded::Unclosed) => {
-                problems.say(path, "`${` without its `}`", "write ${NAME}, or $${ for the characters themselves");
+                problems.say(
+                    path,
+                    "`${` without its `}`",
+                    "write ${NAME}, or $${ for the characters themselves",
+                );
             }
         },
         Value::Array(items) => {
@@ -189,32 +193,30 @@ pub(super) fn override_with(
     problems: &mut Problems,
 ) {
     for (variable, keys, value) in environment.overrides(scalars) {
-        let mut path = String::new();
-        let mut place = &mut *table;
-        let Some((last, sections)) = keys.split_last() else { continue };
-        let mut fits = keys.iter().all(|key| !key.is_empty());
-        for key in sections {
-            let key = known_spelling(place, key);
-            path = joined(&path, &key);
-            let below = place.entry(key).or_insert_with(|| Value::Table(Table::new()));
-            match below {
-                Value::Table(below) => place = below,
-                _ => {
-                    fits = false;
-                    break;
-                }
+        let path = if keys.iter().any(String::is_empty) { None } else { put(table, &keys, value) };
+        match path {
+            Some(path) => {
+                origins.overridden.insert(path, variable.to_owned());
+            }
+            None => {
+                let what = format!("the variable `{variable}` names no value");
+                problems.say(variable, what, "write POMBO_SECTION__NAME__KEY; lists are set in the file");
             }
         }
-        if !fits {
-            let what = format!("the variable `{variable}` names no value");
-            problems.say(variable, what, "write POMBO_SECTION__NAME__KEY; lists are set in the file");
-            continue;
-        }
-        let key = known_spelling(place, last);
-        path = joined(&path, &key);
-        place.insert(key, Value::String(value.to_owned()));
-        origins.overridden.insert(path, variable.to_owned());
     }
+}
+
+/// Puts a value at the end of a path of keys and says which path that is; nothing if a list or a value is in
+/// the way.
+fn put(table: &mut Table, keys: &[String], value: &str) -> Option<String> {
+    let (first, rest) = keys.split_first()?;
+    let key = known_spelling(table, first);
+    if rest.is_empty() {
+        table.insert(key.clone(), Value::String(value.to_owned()));
+        return Some(key);
+    }
+    let below = table.entry(key.clone()).or_insert_with(|| Value::Table(Table::new())).as_table_mut()?;
+    put(below, rest, value).map(|below| joined(&key, &below))
 }
 
 fn known_spelling(table: &Table, key: &str) -> String {

@@ -18,7 +18,8 @@ pub(super) struct Key {
 pub(super) fn keys_of<T: JsonSchema>() -> Vec<Key> {
     let schema = T::json_schema(&mut SchemaGenerator::default());
     let properties = schema.as_object().and_then(|object| object.get("properties")?.as_object());
-    let about = |value: &serde_json::Value| value["description"].as_str().unwrap_or_default().replace('\n', " ");
+    let about =
+        |value: &serde_json::Value| value["description"].as_str().unwrap_or_default().replace('\n', " ");
     properties
         .into_iter()
         .flatten()
@@ -35,7 +36,11 @@ pub(super) struct Reading {
 
 impl Reading {
     /// The section's values; the default in the place of every value that is absent or wrong.
-    pub(super) fn section<T: JsonSchema + DeserializeOwned + Default>(&mut self, path: &str, table: Table) -> T {
+    pub(super) fn section<T: JsonSchema + DeserializeOwned + Default>(
+        &mut self,
+        path: &str,
+        table: Table,
+    ) -> T {
         self.section_with(path, table, &Table::new()).unwrap_or_default()
     }
 

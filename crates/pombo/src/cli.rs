@@ -1,0 +1,204 @@
+//! The command line: `pombo <noun> <verb>`.
+//!
+//! Exit 0 is success, 1 failure, 2 wrong usage. A command's result goes to standard output and everything else
+//! to standard error, so that results can be piped.
+
+mod channels;
+mod classify;
+mod config;
+mod demo;
+mod import;
+mod messages;
+pub(crate) mod out;
+mod policy;
+mod sandbox;
+mod send;
+mod serve;
+pub(crate) mod trouble;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use pombo_kernel::policy::Profile;
+
+use crate::client::{Client, DEFAULT_SERVER};
+use crate::config::{Config, Environment, Source};
+
+pub use self::trouble::{Blame, Trouble};
+
+/// A durable outbound delivery engine: hand it messages; it delivers each one, or says plainly that it could
+/// not, and why
+#[derive(Debug, Parser)]
+#[command(
+    name = "pombo",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "First steps:
+  pombo demo                                    see it work: pretend providers, no set-up
+  pombo serve                                   the engine and its API
+  pombo send --channel webhook --to https://example.com/hook --content '{\"body\": {\"a\": 1}}' --wait
+  pombo messages list --state failed
+
+Commands that talk to a server use --server or POMBO_SERVER, and the key in POMBO_API_KEY."
+)]
+struct Cli {
+    #[command(flatten)]
+    shared: Shared,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Shared {
+    /// Print JSON: one document, or one object a line for lists
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// The server to talk to
+    #[arg(long, global = true, env = "POMBO_SERVER", default_value = DEFAULT_SERVER, value_name = "URL")]
+    pub(crate) server: String,
+}
+
+impl Shared {
+    /// A client for the server, with the key from the environment.
+    pub(crate) fn client(&self) -> Result<Client, Trouble> {
+        let key = std::env::var("POMBO_API_KEY").ok().filter(|key| !key.is_empty());
+        Ok(Client::new(&self.server, key.as_deref())?)
+    }
+}
+
+/// Which configuration to read.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// The configuration file [default: pombo.toml, if present]
+    #[arg(long, env = "POMBO_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Which set of built-in policies applies
+    #[arg(long, value_enum)]
+    profile: Option<ProfileArg>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProfileArg {
+    Development,
+    Production,
+}
+
+impl ConfigArgs {
+    pub(crate) fn source(&self) -> Source {
+        let profile = self.profile.map(|profile| match profile {
+            ProfileArg::Development => Profile::Development,
+            ProfileArg::Production => Profile::Production,
+        });
+        Source::find(self.config.clone(), profile)
+    }
+
+    pub(crate) fn load(&self) -> Result<Config, Trouble> {
+        Ok(Config::load(self.source(), &Environment::of_process())?)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the engine and its API
+    Serve(serve::Serve),
+    /// See it work: pretend providers with faults, no set-up
+    Demo(demo::Demo),
+    /// Run the pretend providers alone
+    Sandbox(sandbox::Sandbox),
+    /// Send one message
+    Send(Box<send::Send>),
+    /// List, show, cancel and import messages
+    #[command(subcommand)]
+    Messages(messages::Verb),
+    /// List, hold and release channels
+    #[command(subcommand)]
+    Channels(channels::Verb),
+    /// Show retry policies and preview their schedules
+    #[command(subcommand)]
+    Policy(policy::Verb),
+    /// Say what an error means and which rule says so
+    Classify(classify::Classify),
+    /// Check a configuration, print an example or the schema
+    #[command(subcommand)]
+    Config(config::Verb),
+    /// Print completions for a shell
+    #[command(after_help = "Example:\n  pombo completions bash > /etc/bash_completion.d/pombo")]
+    Completions { shell: clap_complete::Shell },
+}
+
+/// Runs the command that the process was started with.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let wrong = error.use_stderr();
+            let _ = error.print();
+            return ExitCode::from(if wrong { 2 } else { 0 });
+        }
+    };
+    let json = cli.shared.json;
+    match perform(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => {
+            trouble.print(json);
+            trouble.exit()
+        }
+    }
+}
+
+fn perform(cli: Cli) -> Result<(), Trouble> {
+    let shared = &cli.shared;
+    match cli.command {
+        Command::Serve(args) => work(serve::run(args, shared)),
+        Command::Demo(args) => work(demo::run(args, shared)),
+        Command::Sandbox(args) => work(sandbox::run(args, shared)),
+        Command::Send(args) => wait_for(send::run(*args, shared)),
+        Command::Messages(verb) => wait_for(messages::run(verb, shared)),
+        Command::Channels(verb) => wait_for(channels::run(verb, shared)),
+        Command::Policy(verb) => policy::run(verb, shared),
+        Command::Classify(args) => classify::run(args, shared),
+        Command::Config(verb) => config::run(verb, shared),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "pombo", &mut script);
+            out::line(String::from_utf8_lossy(&script).trim_end());
+            Ok(())
+        }
+    }
+}
+
+/// Runs what talks to a server; one thread is plenty for one caller.
+fn wait_for(work: impl Future<Output = Result<(), Trouble>>) -> Result<(), Trouble> {
+    block_on(tokio::runtime::Builder::new_current_thread(), work)
+}
+
+/// Runs a server, on all cores.
+fn work(work: impl Future<Output = Result<(), Trouble>>) -> Result<(), Trouble> {
+    block_on(tokio::runtime::Builder::new_multi_thread(), work)
+}
+
+fn block_on(
+    mut builder: tokio::runtime::Builder,
+    work: impl Future<Output = Result<(), Trouble>>,
+) -> Result<(), Trouble> {
+    let runtime = builder.enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Trouble::new("the program cannot start", "NO_RUNTIME").why(error))?;
+    let done = runtime.block_on(work);
+    // What is still running then has nothing left to do: everything that matters was waited for.
+    runtime.shutdown_background();
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,230 @@
+//! `pombo messages`: list, show, cancel, import.
+
+use clap::{Args, Subcommand};
+use pombo_kernel::id::MessageId;
+use pombo_kernel::time::{Span, Time};
+
+use super::out::{self, Paint, Table};
+use super::send::attempt_line;
+use super::{Shared, Trouble, import};
+use crate::client::{Client, Message, Payload};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List messages, newest first
+    #[command(after_help = "Examples:
+  pombo messages list --state failed --channel crm
+  pombo messages list --all --json > messages.ndjson")]
+    List(Box<List>),
+    /// Show one message and its attempts
+    Show {
+        /// The message's id: msg_… or a UUID
+        #[arg(value_parser = id)]
+        id: MessageId,
+    },
+    /// Cancel a message that still waits
+    Cancel {
+        /// The message's id: msg_… or a UUID
+        #[arg(value_parser = id)]
+        id: MessageId,
+    },
+    /// Hand in many messages, one JSON object a line
+    #[command(after_help = "Each line is a message as POST /v1/messages takes it. A line without an
+idempotency_key is given one made from its words and its place, so that an
+interrupted import can be run again without sending anything twice.
+
+Examples:
+  pombo messages import messages.ndjson
+  generate | pombo messages import -")]
+    Import(import::Import),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// pending, sending, sent, failed, cancelled or discarded
+    #[arg(long)]
+    state: Option<String>,
+    #[arg(long)]
+    channel: Option<String>,
+    #[arg(long)]
+    lane: Option<String>,
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+    #[arg(long)]
+    template: Option<String>,
+    #[arg(long)]
+    campaign: Option<String>,
+    #[arg(long)]
+    recipient: Option<String>,
+    /// Your own id for it
+    #[arg(long)]
+    reference: Option<String>,
+    /// The category of the last error
+    #[arg(long)]
+    category: Option<String>,
+    /// Accepted at this time or later
+    #[arg(long, value_name = "TIME")]
+    since: Option<Time>,
+    /// Accepted before this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<Time>,
+    /// Most messages to list
+    #[arg(long, default_value_t = 50, conflicts_with = "all")]
+    limit: usize,
+    /// List every message that matches, page by page
+    #[arg(long)]
+    all: bool,
+}
+
+fn id(text: &str) -> Result<MessageId, String> {
+    text.parse().map_err(|bad: pombo_kernel::id::BadId| bad.to_string())
+}
+
+pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
+    let client = shared.client()?;
+    match verb {
+        Verb::List(args) => list(&client, &args, shared).await,
+        Verb::Show { id } => {
+            let document = client.get(&format!("/v1/messages/{id}")).await?;
+            if shared.json {
+                out::document(&document);
+            } else {
+                let message: Message = client.read(document)?;
+                story(&message, Paint::stdout()).iter().for_each(out::line);
+            }
+            Ok(())
+        }
+        Verb::Cancel { id } => {
+            let document = client.post(&format!("/v1/messages/{id}/cancel"), Payload::default()).await?;
+            if shared.json {
+                out::document(&document);
+            } else {
+                out::line(format!("{id} cancelled"));
+            }
+            Ok(())
+        }
+        Verb::Import(args) => import::run(&client, &args, shared).await,
+    }
+}
+
+/// Most messages that are asked for at a time.
+const PAGE: usize = 200;
+
+async fn list(client: &Client, args: &List, shared: &Shared) -> Result<(), Trouble> {
+    let filters = filters(args);
+    let mut cursor: Option<String> = None;
+    let mut left = if args.all { usize::MAX } else { args.limit };
+    let mut table = heading();
+    let mut shown = 0usize;
+    while left > 0 {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(&filters).append_pair("limit", &left.min(PAGE).to_string());
+        if let Some(cursor) = &cursor {
+            query.append_pair("cursor", cursor);
+        }
+        let page = client.get(&format!("/v1/messages?{}", query.finish())).await?;
+        let items = page["items"].as_array().cloned().unwrap_or_default();
+        for item in items.into_iter().take(left) {
+            left -= 1;
+            shown += 1;
+            if shared.json {
+                out::object(&item);
+            } else {
+                row(&mut table, &client.read(item)?);
+            }
+        }
+        // Long lists appear page by page instead of at the end.
+        if args.all && !shared.json && !table.is_empty() {
+            table.print();
+            table = heading();
+        }
+        cursor = page["next_cursor"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    if shared.json {
+        return Ok(());
+    }
+    if !table.is_empty() {
+        table.print();
+    }
+    if shown == 0 {
+        out::note("no message matches");
+    } else if cursor.is_some() {
+        out::note(format!("{shown} shown, and there are more: use --all or --limit"));
+    }
+    Ok(())
+}
+
+fn filters(args: &List) -> Vec<(&'static str, String)> {
+    let given = [
+        ("state", args.state.clone()),
+        ("channel", args.channel.clone()),
+        ("lane", args.lane.clone()),
+        ("type", args.kind.clone()),
+        ("template", args.template.clone()),
+        ("campaign", args.campaign.clone()),
+        ("recipient", args.recipient.clone()),
+        ("reference", args.reference.clone()),
+        ("category", args.category.clone()),
+        ("since", args.since.map(|time| time.to_string())),
+        ("until", args.until.map(|time| time.to_string())),
+    ];
+    given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+}
+
+fn heading() -> Table {
+    Table::new(["id", "state", "channel", "to", "attempts", "accepted", "last error"])
+        .painted(1, Paint::state)
+}
+
+fn row(table: &mut Table, message: &Message) {
+    let most = message.max_attempts.map(|most| format!("/{most}")).unwrap_or_default();
+    let error = message.last_error.as_ref().map(|error| match &error.code {
+        Some(code) => format!("{} ({code})", error.category),
+        None => error.category.clone(),
+    });
+    table.row([
+        message.id.clone(),
+        message.state.clone(),
+        message.channel.clone(),
+        out::clipped(&message.to, 40),
+        format!("{}{most}", message.attempt_count),
+        message.created_at.map(|time| time.to_string()).unwrap_or_default(),
+        error.unwrap_or_default(),
+    ]);
+}
+
+/// One message: what it is, where it stands, and every attempt.
+fn story(message: &Message, paint: Paint) -> Vec<String> {
+    let mut lines = vec![paint.bold(&message.id)];
+    let mut say = |what: &str, value: Option<String>| {
+        if let Some(value) = value {
+            lines.push(format!("{} {value}", paint.dim(&format!("  {what:<10}"))));
+        }
+    };
+    let reason = message.failure_reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    say("state", Some(format!("{}{reason}", paint.state(&message.state))));
+    say("channel", Some(message.channel.clone()));
+    say("to", Some(out::clipped(&message.to, 200)));
+    say("type", message.kind.clone());
+    say("lane", message.lane.clone());
+    say("reference", message.reference.clone());
+    say("accepted", message.created_at.map(|time| time.to_string()));
+    say("next try", message.next_attempt_at.map(|time| time.to_string()));
+    let took = message.created_at.zip(message.finished_at).map(|(from, to)| took(to.since(from)));
+    say("finished", message.finished_at.map(|time| format!("{time}{}", took.unwrap_or_default())));
+    say("provider", message.provider_id.clone());
+    let most = message.max_attempts.map(|most| format!(" of {most}")).unwrap_or_default();
+    say("attempts", Some(format!("{}{most}", message.attempt_count)));
+    for attempt in &message.attempts {
+        let when = attempt.started_at.map(|time| format!("{time} ")).unwrap_or_default();
+        lines.push(format!("  {}{}", paint.dim(&when), attempt_line(attempt, paint).trim_start()));
+    }
+    lines
+}
+
+fn took(span: Span) -> String {
+    format!(", {span} after it was accepted")
+}

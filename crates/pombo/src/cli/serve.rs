@@ -1,0 +1,282 @@
+//! `pombo serve`: the engine and its API, until told to stop.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use pombo_kernel::name::LaneName;
+use pombo_kernel::time::Span;
+use pombo_store::StoreError;
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info, warn};
+
+use super::out::{self, Paint};
+use super::{ConfigArgs, Shared, Trouble};
+use crate::config::{Config, Environment, suggestion};
+use crate::log;
+use crate::node::{self, Node, NodeError, Parts};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The first start makes an admin key and prints it once; POMBO_ADMIN_KEY sets it instead.
+SIGTERM or Ctrl-C stops it well, a second one at once. SIGHUP reads the configuration again.
+POMBO_LOG says what is logged, for example `info` or `pombo_engine=debug,info`.
+
+Examples:
+  pombo serve
+  pombo serve --config /etc/pombo/pombo.toml --data /var/lib/pombo --listen 0.0.0.0:7662
+  pombo serve --profile development"
+)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Where the embedded store lives
+    #[arg(long, env = "POMBO_DATA", default_value = "./pombo-data", value_name = "DIR")]
+    data: PathBuf,
+    /// The address of the HTTP API [default: 127.0.0.1:7662]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// The lanes that this node works, such as realtime,bulk [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "LANES")]
+    lanes: Vec<LaneName>,
+    /// How long a stop waits for what is being sent
+    #[arg(long, default_value = "30s", value_name = "SPAN")]
+    grace: Span,
+    /// A PostgreSQL store (not in this version)
+    #[arg(long, value_name = "URL")]
+    database_url: Option<String>,
+    /// SMTP submission (not in this version)
+    #[arg(long, value_name = "ADDR")]
+    smtp_listen: Option<String>,
+    /// What this node does (not in this version: it does everything)
+    #[arg(long, value_name = "ROLES")]
+    roles: Option<String>,
+}
+
+/// What a start asks for that this version cannot do. Ignoring it would be worse than refusing it.
+fn refuse_later_work(args: &Serve) -> Result<(), Trouble> {
+    let later = [
+        (
+            "--database-url",
+            args.database_url.is_some(),
+            "this version keeps its store in the folder of --data",
+        ),
+        ("--smtp-listen", args.smtp_listen.is_some(), "this version takes messages over HTTP only"),
+        ("--roles", args.roles.is_some(), "this version always does everything: leave it out"),
+    ];
+    match later.into_iter().find(|(_, given, _)| *given) {
+        None => Ok(()),
+        Some((flag, _, hint)) => Err(Trouble::usage(format!("{flag} is not in this version yet")).hint(hint)),
+    }
+}
+
+pub(crate) async fn run(args: Serve, shared: &Shared) -> Result<(), Trouble> {
+    refuse_later_work(&args)?;
+    let config = args.config.load()?;
+    check_lanes(&args.lanes, &config)?;
+    let _log = start_log(None)?;
+    let mut signals = Signals::listen()?;
+    let opened = node::open(&args.data).await?;
+    let given = std::env::var("POMBO_ADMIN_KEY").ok().filter(|key| !key.is_empty());
+    if given.as_ref().is_some_and(|key| key.len() < 20) {
+        warn!("POMBO_ADMIN_KEY is short enough to be guessed; use at least 20 random characters");
+    }
+    let made = opened.admin_key(given.as_deref()).await?;
+    let listen = args.listen.unwrap_or(config.server.listen);
+    let channels = config.channels()?;
+    let parts = Parts { config, channels, data: args.data.clone(), listen, lanes: args.lanes.clone() };
+    let node = opened.start(parts).await?;
+    greet(&node, &args, made.as_deref(), shared);
+    watch(node, &mut signals, args.grace.to_std()).await
+}
+
+fn check_lanes(lanes: &[LaneName], config: &Config) -> Result<(), Trouble> {
+    let unknown = lanes.iter().find(|lane| !config.lanes.contains_key(*lane));
+    unknown.map_or(Ok(()), |lane| {
+        let hint = suggestion(lane.as_str(), config.lanes.keys().map(LaneName::as_str));
+        Err(Trouble::usage(format!("there is no lane `{lane}`")).hint(hint))
+    })
+}
+
+/// Logs as `POMBO_LOG` says, else as the command usually does.
+pub(super) fn start_log(usual: Option<&str>) -> Result<log::Log, Trouble> {
+    let wanted = std::env::var("POMBO_LOG").ok().filter(|filter| !filter.is_empty());
+    log::start(wanted.as_deref().or(usual)).map_err(|bad| {
+        Trouble::usage("POMBO_LOG cannot be read")
+            .why(bad)
+            .hint("write for example POMBO_LOG=pombo_engine=debug,info")
+    })
+}
+
+/// The signals that a server knows.
+#[derive(Debug)]
+pub(super) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Stop,
+    Reload,
+}
+
+impl Signals {
+    pub(super) fn listen() -> Result<Signals, Trouble> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| Trouble::new("signals cannot be heard", "NO_RUNTIME").why(error))
+        };
+        Ok(Signals {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
+    }
+
+    pub(super) async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.interrupt.recv() => Told::Stop,
+            _ = self.terminate.recv() => Told::Stop,
+            _ = self.hang_up.recv() => Told::Reload,
+        }
+    }
+
+    /// Comes back when somebody is out of patience.
+    pub(super) async fn next_stop(&mut self) {
+        while self.next().await != Told::Stop {}
+    }
+}
+
+/// Runs until a signal or a broken store ends it.
+async fn watch(mut node: Node, signals: &mut Signals, grace: Duration) -> Result<(), Trouble> {
+    loop {
+        let told = tokio::select! {
+            told = signals.next() => told,
+            reason = node.broken() => return Err(broken(&reason)),
+        };
+        match told {
+            Told::Stop => break,
+            Told::Reload => reload(&mut node),
+        }
+    }
+    info!(grace_s = grace.as_secs(), "stopping: finishing what is being sent");
+    if std::io::stderr().is_terminal() {
+        out::note("\nstopping: finishing what is being sent; once more to stop at once");
+    }
+    tokio::select! {
+        stopped = node.stop(grace) => {
+            stopped?;
+            info!("stopped");
+            Ok(())
+        }
+        () = signals.next_stop() => {
+            Err(Trouble::new("stopped at once", "STOPPED_AT_ONCE")
+                .hint("nothing is lost: what was being sent is looked into at the next start"))
+        }
+    }
+}
+
+fn reload(node: &mut Node) {
+    let Err(problems) = node.reload(&Environment::of_process()) else { return };
+    for problem in &problems.0 {
+        error!(
+            path = problem.path,
+            problem = problem.what,
+            hint = problem.hint,
+            "the configuration was not changed"
+        );
+    }
+}
+
+/// After a write whose fate is unknown only a new process, reading everything anew, is safe.
+fn broken(reason: &str) -> Trouble {
+    error!(reason, "the store failed; this process ends, and a new start recovers");
+    Trouble::new("the store failed", "STORE_FAILED")
+        .why(reason)
+        .hint("look after the disk, then start again: everything that was accepted is recovered")
+}
+
+impl From<NodeError> for Trouble {
+    fn from(error: NodeError) -> Trouble {
+        match error {
+            NodeError::Store { folder, error } => {
+                let what = format!("the store in {} cannot be used", folder.display());
+                let why = match &error {
+                    StoreError::Unavailable(why) | StoreError::Broken(why) => why.clone(),
+                    other => other.to_string(),
+                };
+                Trouble::new(what, "STORE_UNAVAILABLE").why(why).hint(
+                    "is another Pombo running there? Otherwise look at the folder's rights and its disk",
+                )
+            }
+            NodeError::Listen { address, error } => {
+                Trouble::new(format!("cannot listen on {address}"), "ADDRESS_UNAVAILABLE")
+                    .why(error)
+                    .hint("choose another address with --listen, for example --listen 127.0.0.1:0")
+            }
+        }
+    }
+}
+
+/// Says what is running and what to do next. In a pipe only a key that was made is said: it cannot be had again.
+fn greet(node: &Node, args: &Serve, made: Option<&str>, shared: &Shared) {
+    if shared.json {
+        return out::object(&json!({"url": node.url(), "data": args.data, "admin_key": made}));
+    }
+    if !std::io::stdout().is_terminal() {
+        if let Some(key) = made {
+            out::note(format!("admin key, shown only now: {key}"));
+        }
+        return;
+    }
+    let paint = Paint::stdout();
+    let row = |what: &str, value: &str| out::line(format!("  {} {value}", paint.dim(&format!("{what:<9}"))));
+    let lanes = |lane: &LaneName| args.lanes.is_empty() || args.lanes.contains(lane);
+    let lanes: Vec<String> = node
+        .config
+        .lanes
+        .iter()
+        .filter(|(name, _)| lanes(name))
+        .map(|(name, lane)| format!("{name} ({})", lane.workers))
+        .collect();
+    let (ready, unready): (Vec<_>, Vec<_>) =
+        node.config.channels.iter().partition(|(_, channel)| channel.unready().is_none());
+    let names = |list: &[(&_, &crate::config::Channel)]| {
+        list.iter()
+            .map(|(name, _): &(&pombo_kernel::name::ChannelName, _)| name.to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    out::line(format!("{} is running", paint.bold(&format!("Pombo {}", env!("CARGO_PKG_VERSION")))));
+    row("API", &node.url());
+    row("store", &args.data.display().to_string());
+    let file = node.config.source.file.as_ref();
+    row(
+        "config",
+        &file.map_or_else(|| "none; see `pombo config example`".to_owned(), |it| it.display().to_string()),
+    );
+    row("lanes", &lanes.join(", "));
+    row("channels", &names(&ready));
+    if !unready.is_empty() {
+        row("not ready", &format!("{}; see `pombo config check`", names(&unready)));
+    }
+    out::line("");
+    match made {
+        Some(key) => {
+            out::line(format!("An admin key was made. It is shown only now: {}", paint.bold(key)));
+            out::line("");
+            out::line(format!("  export POMBO_API_KEY={key}"));
+        }
+        None => out::line("Try it from another terminal, with your key in POMBO_API_KEY:"),
+    }
+    let channel = ready.first().map_or("webhook", |(name, _)| name.as_str());
+    out::line(format!(
+        "  pombo send --channel {channel} --to https://example.com/hook --content '{{\"body\": {{\"hello\": \"world\"}}}}' --wait"
+    ));
+    out::line("");
+    out::line(paint.dim("Ctrl-C stops it; what is being sent is finished first."));
+}
