@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use pombo_channels::{Channel, Envelope};
+use pombo_kernel::classify::Verdict;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::Message;
@@ -259,17 +260,17 @@ fn log(settlement: &Settlement, settled: Settled) {
         tracing::debug!(%message_id, attempt, "sent");
         return;
     };
-    let (category, verdict) = (failure.category.as_str(), failure.verdict);
+    let (category, verdict) = (failure.category.as_str(), failure.verdict.as_str());
     let code = failure.code.as_deref().unwrap_or("");
     match &settlement.next {
         Next::Sent(_) => {}
-        Next::Retry { due, .. } if verdict == pombo_kernel::classify::Verdict::UnknownTransient => {
-            warn!(%message_id, attempt, ?verdict, code, %due, error = failure.text, "an error that no rule knows; it is retried");
+        Next::Retry { due, .. } if failure.verdict == Verdict::UnknownTransient => {
+            warn!(%message_id, attempt, verdict, code, %due, error = failure.text, "an error that no rule knows; it is retried");
         }
         Next::Retry { due, .. } => {
-            info!(%message_id, attempt, ?verdict, category, code, %due, "retry scheduled");
+            info!(%message_id, attempt, verdict, category, code, %due, "retry scheduled");
         }
-        Next::Failed(reason) => info!(%message_id, attempt, ?verdict, category, code, %reason, "failed"),
+        Next::Failed(reason) => info!(%message_id, attempt, verdict, category, code, %reason, "failed"),
         Next::Held => {
             error!(%message_id, attempt, category, code, "held: the fault is ours and a person must act");
         }

@@ -162,7 +162,7 @@ impl World {
 }
 
 fn open(folder: &std::path::Path, clock: &Arc<TestClock>) -> Arc<dyn Store> {
-    let core = Sqlite::open(folder, Dice::seeded(7)).unwrap();
+    let core = Sqlite::open(folder, Dice::seeded(7), &[7; 32]).unwrap();
     let mut n = 0u8;
     let entropy = Box::new(move || {
         n = n.wrapping_add(1);

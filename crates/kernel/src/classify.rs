@@ -40,6 +40,17 @@ pub enum Verdict {
     SenderFault,
 }
 
+impl Verdict {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Transient => "transient",
+            Verdict::Permanent => "permanent",
+            Verdict::UnknownTransient => "unknown_transient",
+            Verdict::SenderFault => "sender_fault",
+        }
+    }
+}
+
 /// How much waits when we are at fault: the narrowest thing that the fault is common to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

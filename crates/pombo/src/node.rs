@@ -83,7 +83,7 @@ pub async fn open(data: &Path) -> Result<Opened, NodeError> {
     let (folder, time) = (data.to_owned(), Arc::clone(&clock));
     // Recovery reads and writes files, which must not hold up the other tasks of this thread.
     let opening = tokio::task::spawn_blocking(move || {
-        let core = Sqlite::open(&folder, Dice::seeded(clock::seed()))?;
+        let core = Sqlite::open(&folder, Dice::seeded(clock::seed()), &clock::entropy())?;
         Shell::start(core, time, Box::new(clock::entropy))
     });
     let shell =

@@ -151,7 +151,7 @@ struct Record {
 }
 
 fn read_store(folder: &Path, ids: &[String]) -> Record {
-    let store = Sqlite::open(folder, Dice::seeded(1)).unwrap();
+    let store = Sqlite::open(folder, Dice::seeded(1), &[7; 32]).unwrap();
     let mut reader = store.reader().unwrap();
     assert_eq!(reader.verify().unwrap().broken, None);
     let mut takeovers = HashMap::new();

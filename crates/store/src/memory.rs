@@ -120,16 +120,10 @@ struct Turn {
 impl Memory {
     /// An empty store. With the same dice and the same commands, every store gives the same ids.
     pub fn new(mut dice: Dice) -> Memory {
-        for _ in 0..SECRET_ROLLS {
-            dice.next_u64();
-        }
         let ids = id_maker(&Model::default(), &mut dice);
         Memory { now: Model::default(), committed: Arc::default(), dice, ids, leases: BTreeMap::new() }
     }
 }
-
-/// A store on disk first rolls the 32 bytes of its secret. This one has none, and rolls as often.
-const SECRET_ROLLS: usize = 4;
 
 fn id_maker(model: &Model, dice: &mut Dice) -> IdMaker {
     let last = model.messages.keys().next_back().copied().unwrap_or_default();

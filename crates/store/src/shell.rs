@@ -44,8 +44,8 @@ pub type Entropy = Box<dyn FnMut() -> [u8; 32] + Send>;
 /// Tells a caller what came of its job, once that is durable or known to have failed.
 type Tell = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-/// Work on the core. Given an error instead of the core, it only tells its caller.
-type Work<C> = Box<dyn FnOnce(Result<&mut C, StoreError>, Time) -> Result<Tell, StoreError> + Send>;
+/// Work on the core; given an error instead of one, it fails with that. Its caller is told afterwards.
+type Work<C> = Box<dyn FnOnce(Result<&mut C, StoreError>, Time) -> (Result<(), StoreError>, Tell) + Send>;
 
 enum Job<C> {
     Work { weight: usize, work: Work<C> },
@@ -120,14 +120,13 @@ impl<C: Core> Shell<C> {
         verb: impl FnOnce(&mut C, Time) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<'_, T> {
         let (answer, answered) = oneshot::channel();
-        let work: Work<C> = Box::new(move |core, now| match core.and_then(|core| verb(core, now)) {
-            Ok(value) => Ok(Box::new(move |done: Result<(), StoreError>| {
-                let _ = answer.send(done.map(|()| value));
-            })),
-            Err(error) => {
-                let _ = answer.send(Err(error.clone()));
-                Err(error)
-            }
+        let work: Work<C> = Box::new(move |core, now| {
+            let result = core.and_then(|core| verb(core, now));
+            let done = result.as_ref().map(drop).map_err(Clone::clone);
+            let tell: Tell = Box::new(move |group: Result<(), StoreError>| {
+                let _ = answer.send(result.and_then(|value| group.map(|()| value)));
+            });
+            (done, tell)
         });
         let sent = self.send(Job::Work { weight, work });
         Box::pin(async move {
@@ -323,11 +322,11 @@ impl<C: Core> Writer<C> {
                 self.position.send_if_modified(|seen| std::mem::replace(seen, *position) != *position);
             }
             let told = result.map(drop);
+            if let Err(error) = &told {
+                self.failed(error.clone(), now);
+            }
             for tell in group.tells {
                 tell(told.clone());
-            }
-            if let Err(error) = told {
-                self.failed(error, now);
             }
             if self.broken.borrow().is_some() {
                 return self.refuse_the_rest();
@@ -385,13 +384,15 @@ impl<C: Core> Writer<C> {
             Job::Work { weight, work } => {
                 group.weight += weight;
                 if self.failing.is_some() {
-                    let error = self.health.borrow().clone().err();
-                    let error =
-                        error.unwrap_or_else(|| StoreError::Unavailable("it is being reopened".into()));
-                    let _ = work(Err(error), now);
+                    let failure = self.health.borrow().clone().err();
+                    let failure =
+                        failure.unwrap_or_else(|| StoreError::Unavailable("it is being reopened".into()));
+                    group.tells.push(work(Err(failure), now).1);
                     return Ok(());
                 }
-                group.tells.push(work(Ok(&mut self.core), now)?);
+                let (done, tell) = work(Ok(&mut self.core), now);
+                group.tells.push(tell);
+                done?;
             }
             Job::Claim(parked) => self.parked.push_back(parked),
             Job::StopClaims(node, answer) => {
@@ -461,7 +462,7 @@ impl<C: Core> Writer<C> {
         }
         for job in self.inbox.try_iter() {
             match job {
-                Job::Work { work, .. } => drop(work(Err(error.clone()), Time::default())),
+                Job::Work { work, .. } => work(Err(error.clone()), Time::default()).1(Err(error.clone())),
                 Job::Claim(parked) => drop(parked.answer.send(Err(error.clone()))),
                 Job::StopClaims(_, answer) | Job::Close(answer) => drop(answer.send(Err(error.clone()))),
             }

@@ -69,13 +69,10 @@ pub struct Sqlite {
 impl Sqlite {
     /// Opens the store in that folder, making it if need be.
     ///
-    /// Refused while another process has it open, and when a newer version of Pombo has written it.
-    pub fn open(folder: &Path, mut dice: Dice) -> Result<Sqlite, StoreError> {
-        let mut fresh_secret = [0; 32];
-        for chunk in fresh_secret.chunks_mut(8) {
-            chunk.copy_from_slice(&dice.next_u64().to_le_bytes());
-        }
-        let file = File::open(folder, &fresh_secret)?;
+    /// Refused while another process has it open, and when a newer version of Pombo has written it. `entropy` becomes
+    /// the secret of a store that is new.
+    pub fn open(folder: &Path, dice: Dice, entropy: &[u8; 32]) -> Result<Sqlite, StoreError> {
+        let file = File::open(folder, entropy)?;
         let mut store = Sqlite {
             secret: file.secret()?,
             file,
@@ -90,12 +87,12 @@ impl Sqlite {
             in_slice: 0,
             next_deadline: None,
         };
-        store.load()?;
+        store.load(Life::New)?;
         Ok(store)
     }
 
     /// Reads into memory what is kept there: queues, blocks, the open journal; not messages.
-    fn load(&mut self) -> Result<(), StoreError> {
+    fn load(&mut self, life: Life) -> Result<(), StoreError> {
         self.records.clear();
         self.tallies.clear();
         self.tip = rows::tip(&self.file.db)?;
@@ -109,6 +106,9 @@ impl Sqlite {
             self.board.add(id, name, weight);
         }
         self.board.blocks = rows::blocks(&self.file.db)?.into_iter().collect();
+        if life == Life::New {
+            self.board.probe_all();
+        }
         let mut last = 0;
         while let Some(id) = self.one(sql!("ready_next_queue"), [last], |row| row.get(0))? {
             self.find_next_due(id, u16::MAX, Time::from_millis(0))?;
@@ -456,7 +456,7 @@ impl Core for Sqlite {
 
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.file.reopen()?;
-        self.load()
+        self.load(Life::Same)
     }
 
     fn check(&mut self, now: Time) -> Result<(), StoreError> {
@@ -478,6 +478,13 @@ impl Core for Sqlite {
     fn reader(&self) -> Result<Reader, StoreError> {
         Reader::open(self.file.path(), self.secret)
     }
+}
+
+/// Whether the process is new to the file, or only reads it anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    New,
+    Same,
 }
 
 /// Whether a message may go, as far as its ordering key is concerned.

@@ -49,7 +49,7 @@ const START: i64 = 1_800_000_000_000;
 
 fn open(folder: &std::path::Path) -> (Arc<dyn Store>, Arc<TestClock>) {
     let clock = Arc::new(TestClock(AtomicI64::new(START)));
-    let core = Sqlite::open(folder, Dice::seeded(7)).unwrap();
+    let core = Sqlite::open(folder, Dice::seeded(7), &[7; 32]).unwrap();
     let store = Shell::start(core, clock.clone(), Box::new(|| [7; 32])).unwrap();
     (Arc::new(store), clock)
 }
@@ -140,31 +140,35 @@ async fn a_closed_store_says_so() {
 #[test] // RELIABILITY: second process
 fn a_second_opening_of_the_same_folder_is_refused_and_says_why() {
     let folder = tempfile::tempdir().unwrap();
-    let first = Sqlite::open(folder.path(), Dice::seeded(1)).unwrap();
-    let Err(StoreError::Unavailable(why)) = Sqlite::open(folder.path(), Dice::seeded(2)) else {
+    let first = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
+    let Err(StoreError::Unavailable(why)) = Sqlite::open(folder.path(), Dice::seeded(2), &[7; 32]) else {
         panic!("two writers on one file")
     };
     assert!(why.contains("another Pombo process"), "{why}");
     drop(first);
-    Sqlite::open(folder.path(), Dice::seeded(3)).unwrap();
+    Sqlite::open(folder.path(), Dice::seeded(3), &[7; 32]).unwrap();
 }
 
 #[test] // RELIABILITY: an older binary refuses a newer schema
 fn a_newer_schema_and_a_strangers_file_are_refused_unharmed() {
     let folder = tempfile::tempdir().unwrap();
-    drop(Sqlite::open(folder.path(), Dice::seeded(1)).unwrap());
+    drop(Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap());
     let file = folder.path().join("pombo.db");
     let db = rusqlite::Connection::open(&file).unwrap();
     db.pragma_update(None, "user_version", 999).unwrap();
     drop(db);
-    let Err(StoreError::Unavailable(why)) = Sqlite::open(folder.path(), Dice::seeded(1)) else { panic!() };
+    let Err(StoreError::Unavailable(why)) = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]) else {
+        panic!()
+    };
     assert!(why.contains("schema 999"), "{why}");
 
     let other = tempfile::tempdir().unwrap();
     let db = rusqlite::Connection::open(other.path().join("pombo.db")).unwrap();
     db.execute_batch("CREATE TABLE recipe (name TEXT)").unwrap();
     drop(db);
-    let Err(StoreError::Unavailable(why)) = Sqlite::open(other.path(), Dice::seeded(1)) else { panic!() };
+    let Err(StoreError::Unavailable(why)) = Sqlite::open(other.path(), Dice::seeded(1), &[7; 32]) else {
+        panic!()
+    };
     assert!(why.contains("some other program"), "{why}");
 }
 

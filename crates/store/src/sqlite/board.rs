@@ -247,6 +247,13 @@ impl Board {
         front
     }
 
+    /// Makes every hold ready for its probe: whoever started the process anew may well have mended what was wrong.
+    pub(super) fn probe_all(&mut self) {
+        for block in self.blocks.values_mut().filter(|block| block.kind == BlockKind::Hold) {
+            block.until = block.until.map(|_| Time::default());
+        }
+    }
+
     /// Pauses that are over.
     pub(super) fn ended_pauses(&self, now: Time) -> Vec<Place> {
         let over = |block: &Block| block.kind == BlockKind::Pause && block.gate(now) == Gate::Open;

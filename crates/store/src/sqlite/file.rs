@@ -112,7 +112,6 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
          PRAGMA wal_autocheckpoint = 2000;
          PRAGMA cache_size = -32768;
          PRAGMA temp_store = MEMORY;
-         PRAGMA foreign_keys = OFF;
          PRAGMA busy_timeout = 2000;",
     )?;
     Ok(db)

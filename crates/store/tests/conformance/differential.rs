@@ -482,7 +482,7 @@ fn replayed<'a>(records: impl Iterator<Item = &'a Record>) -> Result<BTreeMap<Me
 fn run(seed: u64, commands: &[Command]) -> Result<(), String> {
     let folder = world::folder();
     let dice = Dice::seeded(seed);
-    let sqlite = Sqlite::open(folder.path(), dice.clone()).map_err(|error| error.to_string())?;
+    let sqlite = Sqlite::open(folder.path(), dice.clone(), &[7; 32]).map_err(|error| error.to_string())?;
     let mut pair = Pair::of(sqlite, dice);
     for (n, command) in commands.iter().enumerate() {
         pair.play(command).map_err(|what| format!("command {n}, {command:?}: {what}"))?;

@@ -1,11 +1,12 @@
 //! What only a store in a folder can be asked: a process that ends, and another that comes after it.
 
+use pombo_kernel::block::Block;
 use pombo_kernel::dice::Dice;
-use pombo_kernel::message::StateName;
+use pombo_kernel::message::{Actor, StateName};
 use pombo_kernel::name::Tenant;
 use pombo_store::core::{Core, Reading};
 use pombo_store::sqlite::Sqlite;
-use pombo_store::{Ask, StoreError};
+use pombo_store::{Ask, Place, StoreError};
 
 use crate::world::{ONE, START, TWO, draft, folder, mins, secs};
 
@@ -17,17 +18,20 @@ fn commit(store: &mut Sqlite) {
 #[test]
 fn a_second_process_is_refused() {
     let folder = folder();
-    let first = Sqlite::open(folder.path(), Dice::seeded(1)).unwrap();
-    assert!(matches!(Sqlite::open(folder.path(), Dice::seeded(2)), Err(StoreError::Unavailable(_))));
+    let first = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
+    assert!(matches!(
+        Sqlite::open(folder.path(), Dice::seeded(2), &[7; 32]),
+        Err(StoreError::Unavailable(_))
+    ));
     drop(first);
-    Sqlite::open(folder.path(), Dice::seeded(2)).unwrap();
+    Sqlite::open(folder.path(), Dice::seeded(2), &[7; 32]).unwrap();
 }
 
 // promise 7
 #[test]
 fn the_leases_of_an_earlier_life_are_void() {
     let folder = folder();
-    let mut store = Sqlite::open(folder.path(), Dice::seeded(1)).unwrap();
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
     let id = store.accept(draft(), START).unwrap().unwrap().id;
     store.heartbeat(ONE, START + mins(60)).unwrap();
     let ask = Ask { node: ONE, lane: Default::default(), max: 1 };
@@ -35,25 +39,44 @@ fn the_leases_of_an_earlier_life_are_void() {
     commit(&mut store);
     drop(store);
 
-    let mut store = Sqlite::open(folder.path(), Dice::seeded(2)).unwrap();
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(2), &[7; 32]).unwrap();
     store.heartbeat(TWO, START + mins(60)).unwrap();
     let doubtful = store.take_over(TWO, 10, START + secs(1)).unwrap();
     assert_eq!((doubtful.len(), doubtful[0].message.id), (1, id));
     assert!(doubtful[0].key.claim > claimed.key.claim);
 }
 
+// REQ CF-7
+#[test]
+fn a_new_process_probes_a_hold_at_once() {
+    let folder = folder();
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
+    let queue = draft().queue;
+    let place = Place { channel: queue.channel, destination: Some(queue.destination) };
+    store.block(&place, Block::hold("401".into(), 6, START), &Actor::engine(), START).unwrap();
+    let id = store.accept(draft(), START).unwrap().unwrap().id;
+    let ask = Ask { node: ONE, lane: Default::default(), max: 10 };
+    assert_eq!(store.claim(&ask, START + secs(1)).unwrap(), []);
+    commit(&mut store);
+    drop(store);
+
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(2), &[7; 32]).unwrap();
+    let claimed = store.claim(&ask, START + secs(1)).unwrap();
+    assert_eq!((claimed.len(), claimed[0].message.id, claimed[0].probe), (1, id, Some(6)));
+}
+
 // promise 1, fault 1
 #[test]
 fn a_process_that_ends_without_a_commit_leaves_what_was_committed() {
     let folder = folder();
-    let mut store = Sqlite::open(folder.path(), Dice::seeded(1)).unwrap();
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
     let kept = store.accept(draft(), START).unwrap().unwrap().id;
     commit(&mut store);
     let lost = store.accept(draft(), START).unwrap().unwrap().id;
     store.claim(&Ask { node: ONE, lane: Default::default(), max: 10 }, START).unwrap();
     drop(store);
 
-    let mut store = Sqlite::open(folder.path(), Dice::seeded(2)).unwrap();
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(2), &[7; 32]).unwrap();
     let mut reader = store.reader().unwrap();
     let story = reader.story(&Tenant::default(), kept).unwrap().unwrap();
     assert_eq!(story.state.name(), StateName::Pending);

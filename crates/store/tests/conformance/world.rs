@@ -38,7 +38,7 @@ impl Fresh for Memory {
 
 impl Fresh for Sqlite {
     fn fresh(folder: &Path, dice: Dice) -> Sqlite {
-        Sqlite::open(folder, dice).unwrap()
+        Sqlite::open(folder, dice, &[7; 32]).unwrap()
     }
 }
 

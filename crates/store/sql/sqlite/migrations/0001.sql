@@ -21,7 +21,7 @@ CREATE TABLE queue (
 CREATE TABLE message (
   key INTEGER PRIMARY KEY,
   nonce INTEGER NOT NULL,
-  queue INTEGER NOT NULL REFERENCES queue (id),
+  queue INTEGER NOT NULL,
   priority INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 9),
   due INTEGER NOT NULL,            -- of the first attempt
   send_at INTEGER,
