@@ -212,6 +212,11 @@ impl Client {
         serde_json::from_value(value).map_err(|error| self.garbled(error))
     }
 
+    /// Reads the body of an answer as one of the server's types.
+    pub fn parse<T: serde::de::DeserializeOwned>(&self, body: &[u8]) -> Result<T, ClientError> {
+        serde_json::from_slice(body).map_err(|error| self.garbled(error))
+    }
+
     fn parsed(&self, body: &[u8]) -> Result<serde_json::Value, ClientError> {
         if body.is_empty() {
             return Ok(serde_json::Value::Null);
@@ -338,8 +343,9 @@ fn refusal(status: StatusCode, body: &[u8], retry_after_secs: Option<u64>) -> Re
     refusal.status = status.as_u16();
     refusal.retry_after = retry_after_secs.map(Span::from_secs);
     if refusal.code.is_empty() {
-        refusal.code = format!("HTTP_{}", status.as_u16());
-        refusal.title = format!("the server answered {status}");
+        refusal.code = "BAD_ANSWER".to_owned();
+        refusal.title = format!("the server answered {status}, and not as a Pombo does");
+        refusal.hint = Some("is it a Pombo, or does something stand in between?".to_owned());
     }
     refusal
 }

@@ -3,10 +3,12 @@
 //! Whatever arrives while a commit is being written shares the next one. Claims that find nothing wait here, and
 //! are served in the very commit that brings them something.
 
+mod writer;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -14,9 +16,8 @@ use pombo_kernel::block::Block;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
 use pombo_kernel::name::Tenant;
-use pombo_kernel::time::{Clock, Span, Time};
+use pombo_kernel::time::{Clock, Time};
 use tokio::sync::{Semaphore, oneshot, watch};
-use tracing::{error, info, warn};
 
 use crate::audit::{Record, Verified};
 use crate::core::{Core, Reading};
@@ -25,17 +26,10 @@ use crate::{
     Settlement, Store, StoreError, Story, Tally,
 };
 
+pub use writer::Writer;
+
 /// Bytes of accepted messages that may wait to be written before producers are asked to come back later.
 const BACKLOG_BYTES: usize = 32 * 1024 * 1024;
-/// What one commit holds at most.
-const GROUP_BYTES: usize = 4 * 1024 * 1024;
-const GROUP_JOBS: usize = 4096;
-/// Deadlines handled in one commit.
-const EXPIRE_AT_ONCE: usize = 1000;
-/// Looks at the clock at least this often, so that a stepped clock is noticed.
-const LONGEST_NAP: Span = Span::from_secs(1);
-const FIRST_RETRY: Span = Span::from_millis(250);
-const SLOWEST_RETRY: Span = Span::from_secs(5);
 const READERS: usize = 4;
 
 /// 32 bytes that nobody can guess, new at every call.
@@ -84,11 +78,26 @@ struct Readers<R> {
 impl<C: Core> Shell<C> {
     /// Starts the writer's thread. It ends with `close`, or when every handle is gone.
     pub fn start(core: C, clock: Arc<dyn Clock>, entropy: Entropy) -> Result<Shell<C>, StoreError> {
+        let (shell, writer) = Shell::with_writer(core, clock, entropy)?;
+        thread::Builder::new()
+            .name("pombo-store".into())
+            .spawn(move || writer.run())
+            .map_err(|error| StoreError::Unavailable(format!("cannot start a thread: {error}")))?;
+        Ok(shell)
+    }
+
+    /// The store and its writer apart, for whoever wants to say when the writer takes its turns.
+    pub fn with_writer(
+        mut core: C,
+        clock: Arc<dyn Clock>,
+        mut entropy: Entropy,
+    ) -> Result<(Shell<C>, Writer<C>), StoreError> {
+        let position = core.commit(clock.now(), &entropy())?;
         let readers = (0..READERS).map(|_| core.reader()).collect::<Result<Vec<_>, _>>()?;
         let readers = Arc::new(Readers { idle: Mutex::new(readers), permits: Semaphore::new(READERS) });
         let (jobs, inbox) = channel();
         let backlog = Arc::new(AtomicUsize::new(0));
-        let (tell_position, position) = watch::channel(0);
+        let (tell_position, position) = watch::channel(position);
         let (tell_broken, broken) = watch::channel(None);
         let (tell_health, health) = watch::channel(Ok(()));
         let writer = Writer {
@@ -103,11 +112,7 @@ impl<C: Core> Shell<C> {
             broken: tell_broken,
             health: tell_health,
         };
-        thread::Builder::new()
-            .name("pombo-store".into())
-            .spawn(move || writer.run())
-            .map_err(|error| StoreError::Unavailable(format!("cannot start a thread: {error}")))?;
-        Ok(Shell { jobs, backlog, readers, position, broken, health })
+        Ok((Shell { jobs, backlog, readers, position, broken, health }, writer))
     }
 
     fn send(&self, job: Job<C>) -> Result<(), StoreError> {
@@ -271,201 +276,4 @@ fn weight_of(draft: &Draft) -> usize {
     let body = &draft.body;
     let json = [&body.content, &body.payload, &body.metadata];
     512 + body.to.len() + json.into_iter().flatten().map(|json| json.text().len()).sum::<usize>()
-}
-
-/// The writer's thread.
-struct Writer<C> {
-    core: C,
-    clock: Arc<dyn Clock>,
-    entropy: Entropy,
-    inbox: Receiver<Job<C>>,
-    backlog: Arc<AtomicUsize>,
-    parked: VecDeque<Parked>,
-    failing: Option<Failing>,
-    position: watch::Sender<u64>,
-    broken: watch::Sender<Option<String>>,
-    health: watch::Sender<Result<(), StoreError>>,
-}
-
-/// The store could not be written. It is reopened now and then until it can.
-struct Failing {
-    retry_at: Time,
-    wait: Span,
-}
-
-/// What a group of jobs wants told, and whether it was the last one.
-#[derive(Default)]
-struct Group {
-    tells: Vec<Tell>,
-    weight: usize,
-    jobs: usize,
-    closing: Option<oneshot::Sender<Result<(), StoreError>>>,
-}
-
-impl<C: Core> Writer<C> {
-    fn run(mut self) {
-        loop {
-            let nap = self.nap().to_std();
-            let first = match self.inbox.recv_timeout(nap) {
-                Ok(job) => Some(job),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
-            let now = self.clock.now();
-            if self.failing.as_ref().is_some_and(|failing| failing.retry_at <= now) {
-                self.recover(now);
-            }
-            let mut group = Group::default();
-            let result = self.write(first, &mut group, now);
-            self.backlog.fetch_sub(group.weight, Ordering::Relaxed);
-            if let Ok(Some(position)) = &result {
-                self.position.send_if_modified(|seen| std::mem::replace(seen, *position) != *position);
-            }
-            let told = result.map(drop);
-            if let Err(error) = &told {
-                self.failed(error.clone(), now);
-            }
-            for tell in group.tells {
-                tell(told.clone());
-            }
-            if self.broken.borrow().is_some() {
-                return self.refuse_the_rest();
-            }
-            if let Some(answer) = group.closing {
-                drop(self.core);
-                let _ = answer.send(Ok(()));
-                return;
-            }
-        }
-    }
-
-    /// How long nothing can happen unless a job arrives.
-    fn nap(&mut self) -> Span {
-        let now = self.clock.now();
-        if let Some(failing) = &self.failing {
-            return failing.retry_at.since(now).min(LONGEST_NAP);
-        }
-        let mut wake = self.core.next_deadline();
-        for parked in &self.parked {
-            let due = self.core.next_due(&parked.ask.lane, now);
-            wake = match (wake, due) {
-                (Some(one), Some(two)) => Some(one.min(two)),
-                (one, two) => one.or(two),
-            };
-        }
-        wake.map_or(LONGEST_NAP, |wake| wake.since(now).min(LONGEST_NAP))
-    }
-
-    /// Does what is there to do and makes it durable. Nothing is told to anybody before.
-    fn write(
-        &mut self,
-        first: Option<Job<C>>,
-        group: &mut Group,
-        now: Time,
-    ) -> Result<Option<u64>, StoreError> {
-        let mut next = first;
-        while let Some(job) = next {
-            self.take(job, group, now)?;
-            let full = group.weight >= GROUP_BYTES || group.jobs >= GROUP_JOBS || group.closing.is_some();
-            next = if full { None } else { self.inbox.try_recv().ok() };
-        }
-        if self.failing.is_some() {
-            return Ok(None);
-        }
-        if self.core.expire(EXPIRE_AT_ONCE, now)? < EXPIRE_AT_ONCE {
-            self.serve_claims(group, now)?;
-        }
-        self.core.commit(now, &(self.entropy)()).map(Some)
-    }
-
-    fn take(&mut self, job: Job<C>, group: &mut Group, now: Time) -> Result<(), StoreError> {
-        group.jobs += 1;
-        match job {
-            Job::Work { weight, work } => {
-                group.weight += weight;
-                if self.failing.is_some() {
-                    let failure = self.health.borrow().clone().err();
-                    let failure =
-                        failure.unwrap_or_else(|| StoreError::Unavailable("it is being reopened".into()));
-                    group.tells.push(work(Err(failure), now).1);
-                    return Ok(());
-                }
-                let (done, tell) = work(Ok(&mut self.core), now);
-                group.tells.push(tell);
-                done?;
-            }
-            Job::Claim(parked) => self.parked.push_back(parked),
-            Job::StopClaims(node, answer) => {
-                let (stopped, kept): (VecDeque<_>, _) =
-                    std::mem::take(&mut self.parked).into_iter().partition(|parked| parked.ask.node == node);
-                self.parked = kept;
-                for parked in stopped {
-                    let _ = parked.answer.send(Ok(Vec::new()));
-                }
-                let _ = answer.send(Ok(()));
-            }
-            Job::Close(answer) => group.closing = Some(answer),
-        }
-        Ok(())
-    }
-
-    fn serve_claims(&mut self, group: &mut Group, now: Time) -> Result<(), StoreError> {
-        for parked in std::mem::take(&mut self.parked) {
-            if parked.answer.is_closed() {
-                continue;
-            }
-            let due = self.core.next_due(&parked.ask.lane, now).is_some_and(|due| due <= now);
-            let claimed = if due { self.core.claim(&parked.ask, now)? } else { Vec::new() };
-            if claimed.is_empty() {
-                self.parked.push_back(parked);
-                continue;
-            }
-            group.tells.push(Box::new(move |done| {
-                let _ = parked.answer.send(done.map(|()| claimed));
-            }));
-        }
-        Ok(())
-    }
-
-    fn failed(&mut self, error: StoreError, now: Time) {
-        if let StoreError::Broken(reason) = &error {
-            error!(%reason, "the store can no longer be trusted; the process must start anew");
-            self.broken.send_replace(Some(reason.clone()));
-        } else {
-            warn!(%error, "the store cannot be written; sending pauses until it can");
-            let wait = self
-                .failing
-                .as_ref()
-                .map_or(FIRST_RETRY, |failing| failing.wait.doubled(1).min(SLOWEST_RETRY));
-            self.failing = Some(Failing { retry_at: now + wait, wait });
-        }
-        drop(self.health.send_replace(Err(error)));
-    }
-
-    /// Reopens the core, and has it write something, since only that shows that it can.
-    fn recover(&mut self, now: Time) {
-        match self.core.reopen().and_then(|()| self.core.check(now)) {
-            Ok(()) => {
-                info!("the store can be written again");
-                self.failing = None;
-                drop(self.health.send_replace(Ok(())));
-            }
-            Err(error) => self.failed(error, now),
-        }
-    }
-
-    fn refuse_the_rest(self) {
-        let reason = self.broken.borrow().clone().unwrap_or_default();
-        let error = StoreError::Broken(reason);
-        for parked in self.parked {
-            let _ = parked.answer.send(Err(error.clone()));
-        }
-        for job in self.inbox.try_iter() {
-            match job {
-                Job::Work { work, .. } => work(Err(error.clone()), Time::default()).1(Err(error.clone())),
-                Job::Claim(parked) => drop(parked.answer.send(Err(error.clone()))),
-                Job::StopClaims(_, answer) | Job::Close(answer) => drop(answer.send(Err(error.clone()))),
-            }
-        }
-    }
 }

@@ -25,12 +25,59 @@ pub(crate) fn note(text: impl AsRef<str>) {
 
 /// Writes one JSON document on lines of its own, indented for people on a terminal.
 pub(crate) fn document(value: &impl Serialize) {
-    let text = if io::stdout().is_terminal() {
-        serde_json::to_string_pretty(value)
-    } else {
-        serde_json::to_string(value)
+    written(&serde_json::to_string(value).unwrap_or_default());
+}
+
+/// Writes a JSON document with its fields and numbers as they were written, indented for people on a terminal.
+pub(crate) fn written(json: &str) {
+    if io::stdout().is_terminal() { line(indented(json)) } else { line(json) }
+}
+
+/// JSON on several lines. Only blanks are added: whoever wrote it may care for the order of its fields and for
+/// every digit of its numbers.
+fn indented(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() * 2);
+    let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
+    let mut rest = json.chars().peekable();
+    let fresh = |out: &mut String, depth: usize| {
+        out.push('\n');
+        out.push_str(&"  ".repeat(depth));
     };
-    line(text.unwrap_or_default());
+    while let Some(c) = rest.next() {
+        if quoted {
+            out.push(c);
+            quoted = escaped || c != '"';
+            escaped = c == '\\' && !escaped;
+            continue;
+        }
+        match c {
+            '{' | '[' if rest.peek().is_some_and(|next| matches!(next, '}' | ']')) => {
+                out.push(c);
+                out.extend(rest.next());
+            }
+            '{' | '[' => {
+                depth += 1;
+                out.push(c);
+                fresh(&mut out, depth);
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                fresh(&mut out, depth);
+                out.push(c);
+            }
+            ',' => {
+                out.push(c);
+                fresh(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            c if c.is_ascii_whitespace() => {}
+            c => {
+                quoted = c == '"';
+                out.push(c);
+            }
+        }
+    }
+    out
 }
 
 /// Writes one object of a list, on one line.
@@ -105,17 +152,42 @@ fn wanted() -> bool {
 /// A way to paint a text.
 pub(crate) type Painting = fn(Paint, &str) -> String;
 
+/// How many columns standard output shows, if it is a terminal.
+pub(crate) fn width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
+}
+
 /// Rows under headings, each column as wide as its widest cell.
 #[derive(Debug)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     /// How a cell of a column is painted, once it is padded.
     paints: Vec<(usize, Painting)>,
+    /// Columns that may be cut to so many characters where there is little room.
+    cuts: Vec<(usize, usize)>,
+    /// Columns that are left out, in this order, where even that is too much.
+    spare: Vec<usize>,
 }
 
 impl Table {
     pub(crate) fn new<const N: usize>(headings: [&str; N]) -> Table {
-        Table { rows: vec![headings.map(str::to_uppercase).into()], paints: Vec::new() }
+        let rows = vec![headings.map(str::to_uppercase).into()];
+        Table { rows, paints: Vec::new(), cuts: Vec::new(), spare: Vec::new() }
+    }
+
+    /// On a narrow terminal the column may be cut to `least` characters.
+    pub(crate) fn cut(mut self, column: usize, least: usize) -> Table {
+        self.cuts.push((column, least));
+        self
+    }
+
+    /// On a narrow terminal these columns are left out, the first one first.
+    pub(crate) fn spare<const N: usize>(mut self, columns: [usize; N]) -> Table {
+        self.spare = columns.into();
+        self
     }
 
     pub(crate) fn painted(mut self, column: usize, paint: Painting) -> Table {
@@ -131,18 +203,52 @@ impl Table {
         self.rows.len() < 2
     }
 
-    /// The table as lines, without blanks at their ends.
-    pub(crate) fn lines(&self, paint: Paint) -> Vec<String> {
-        let columns = self.rows.first().map_or(0, Vec::len);
-        let width = |column: usize| {
+    /// Which columns are shown within `room` characters, and how wide each is.
+    fn layout(&self, room: usize) -> Vec<(usize, usize)> {
+        let widest = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let columns = self.rows.first().map_or(0, Vec::len);
+        let mut shown: Vec<(usize, usize)> = (0..columns).map(|column| (column, widest(column))).collect();
+        let total = |shown: &[(usize, usize)]| shown.iter().map(|(_, width)| width + 2).sum::<usize>();
+        let room = room.saturating_add(2);
+        let can_spare = |column: usize, width: usize| {
+            let cut = self.cuts.iter().find(|(cut, _)| *cut == column);
+            cut.map_or(0, |(_, least)| width.saturating_sub(*least))
+        };
+        let mut spare = self.spare.iter();
+        loop {
+            let excess = total(&shown).saturating_sub(room);
+            let give: usize = shown.iter().map(|(column, width)| can_spare(*column, *width)).sum();
+            if excess <= give {
+                break;
+            }
+            let Some(column) = spare.next() else { break };
+            shown.retain(|(it, _)| it != column);
+        }
+        let mut excess = total(&shown).saturating_sub(room);
+        while excess > 0 {
+            let cells = shown.iter_mut().filter(|(column, width)| can_spare(*column, *width) > 0);
+            let Some((_, width)) = cells.max_by_key(|(_, width)| *width) else { break };
+            *width -= 1;
+            excess -= 1;
+        }
+        shown
+    }
+
+    /// The table as lines, without blanks at their ends.
+    pub(crate) fn lines(&self, paint: Paint) -> Vec<String> {
+        self.lines_within(usize::MAX, paint)
+    }
+
+    pub(crate) fn lines_within(&self, room: usize, paint: Paint) -> Vec<String> {
+        let shown = self.layout(room);
+        let last = shown.last().map(|(column, _)| *column);
         let lines = self.rows.iter().enumerate().map(|(number, row)| {
-            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-                let last = column + 1 == columns;
-                let padded = if last { cell.clone() } else { format!("{cell:<width$}  ") };
+            let cells = shown.iter().map(|&(column, width)| {
+                let cell = clipped(row.get(column).map_or("", String::as_str), width);
+                let padded = if Some(column) == last { cell } else { format!("{cell:<width$}  ") };
                 let own = self.paints.iter().find(|(painted, _)| *painted == column);
                 match own {
                     _ if number == 0 => paint.dim(&padded),
@@ -156,7 +262,7 @@ impl Table {
     }
 
     pub(crate) fn print(&self) {
-        self.lines(Paint::stdout()).iter().for_each(line);
+        self.lines_within(width().unwrap_or(usize::MAX), Paint::stdout()).iter().for_each(line);
     }
 }
 
@@ -181,6 +287,24 @@ mod tests {
         table.row(["longer".into(), String::new()]);
         assert_eq!(table.lines(Paint::PLAIN), ["NAME    WHY", "a       ção", "longer"]);
         assert_eq!(table.lines(Paint { on: true })[1], "\x1b[1ma       \x1b[0mção");
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_and_drops_what_matters_least() {
+        let table = || Table::new(["id", "to", "when", "error"]).cut(1, 6).cut(3, 6).spare([2]);
+        let mut table = table();
+        table.row(["msg_1".into(), "https://crm.example".into(), "today".into(), "unavailable".into()]);
+        assert_eq!(table.lines_within(80, Paint::PLAIN)[1], "msg_1  https://crm.example  today  unavailable");
+        assert_eq!(table.lines_within(40, Paint::PLAIN)[1], "msg_1  https://crm.…  today  unavailable");
+        assert_eq!(table.lines_within(23, Paint::PLAIN)[1], "msg_1  https:/…  unava…");
+        assert!(table.lines_within(23, Paint::PLAIN).iter().all(|line| line.chars().count() <= 23));
+    }
+
+    #[test]
+    fn indenting_changes_blanks_only() {
+        let json = r#"{"z":[1.10,{}],"a b":"x, {\"y\": [\\","n":12345678901234567890123}"#;
+        let text = "{\n  \"z\": [\n    1.10,\n    {}\n  ],\n  \"a b\": \"x, {\\\"y\\\": [\\\\\",\n  \"n\": 12345678901234567890123\n}";
+        assert_eq!(indented(json), text);
     }
 
     #[test]
