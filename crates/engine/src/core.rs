@@ -89,6 +89,8 @@ struct Lane {
     workers: usize,
     /// Asked for, being sent, or not durably settled.
     taken: usize,
+    /// A claim is under way; another would only make two small ones of a large one.
+    asking: bool,
 }
 
 #[derive(Debug)]
@@ -110,6 +112,8 @@ enum Phase {
 pub struct Core {
     node: NodeId,
     setup: Arc<Setup>,
+    /// The lanes to work; all if empty.
+    only: Vec<LaneName>,
     lanes: BTreeMap<LaneName, Lane>,
     sending: HashMap<ClaimKey, Sending>,
     /// Messages whose result is not durable yet, with the lane whose slot they hold; none for a taken-over one.
@@ -119,20 +123,33 @@ pub struct Core {
 }
 
 impl Core {
-    /// An engine that works those lanes of the setup.
+    /// An engine that works those lanes of the setup, or all of them if none is named.
     pub fn new(node: NodeId, setup: Arc<Setup>, lanes: &[LaneName]) -> Core {
-        let worked = lanes.iter().filter_map(|lane| Some((lane.clone(), setup.lanes.get(lane)?)));
-        let lanes = worked
-            .map(|(name, lane)| (name, Lane { workers: usize::from(lane.workers), taken: 0 }))
-            .collect();
-        Core {
+        let mut core = Core {
             node,
             setup,
-            lanes,
+            only: lanes.to_vec(),
+            lanes: BTreeMap::new(),
             sending: HashMap::new(),
             settling: HashMap::new(),
             alive_since: Time::default(),
             phase: Phase::Starting,
+        };
+        core.fit_lanes();
+        core
+    }
+
+    /// Gives each lane the slots that the setup says. A lane that is gone keeps what is under way and gets no more.
+    fn fit_lanes(&mut self) {
+        for lane in self.lanes.values_mut() {
+            lane.workers = 0;
+        }
+        for (name, setup) in &self.setup.lanes {
+            if self.only.is_empty() || self.only.contains(name) {
+                let lane =
+                    self.lanes.entry(name.clone()).or_insert(Lane { workers: 0, taken: 0, asking: false });
+                lane.workers = usize::from(setup.workers);
+            }
         }
     }
 
@@ -164,11 +181,13 @@ impl Core {
                 effects.extend(self.settle_lost(&lost, now, dice));
             }
             Event::Claimed { lane, asked, claimed } => {
+                self.asked(&lane);
                 self.free(&lane, asked - claimed.len().min(asked));
                 effects.extend(self.send_all(claimed, now, dice));
                 effects.extend(self.ask(&lane, now));
             }
             Event::ClaimFailed { lane, asked } => {
+                self.asked(&lane);
                 self.free(&lane, asked);
                 effects.extend(self.ask(&lane, now).map(|effect| match effect {
                     Effect::Claim(ask) => Effect::ClaimLater(ask),
@@ -188,10 +207,8 @@ impl Core {
                 effects.extend(lanes.iter().filter_map(|lane| self.ask(lane, now)));
             }
             Event::Reload(setup) => {
-                for (name, lane) in &mut self.lanes {
-                    lane.workers = setup.lanes.get(name).map_or(0, |lane| usize::from(lane.workers));
-                }
                 self.setup = setup;
+                self.fit_lanes();
                 effects.extend(self.ask_all(now));
             }
             Event::Stop => {
@@ -225,6 +242,12 @@ impl Core {
         }
     }
 
+    fn asked(&mut self, lane: &LaneName) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.asking = false;
+        }
+    }
+
     fn ask_all(&mut self, now: Time) -> Vec<Effect> {
         let names: Vec<LaneName> = self.lanes.keys().cloned().collect();
         names.iter().filter_map(|name| self.ask(name, now)).collect()
@@ -242,9 +265,10 @@ impl Core {
         }
         let lane = self.lanes.get_mut(name)?;
         let max = lane.workers.saturating_sub(lane.taken);
-        if max == 0 {
+        if max == 0 || lane.asking {
             return None;
         }
+        lane.asking = true;
         lane.taken += max;
         Some(Effect::Claim(Ask { node: self.node, lane: name.clone(), max }))
     }

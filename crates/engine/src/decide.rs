@@ -3,7 +3,7 @@
 use pombo_kernel::classify::{Meaning, Scope, Verdict};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::hint;
-use pombo_kernel::lifecycle::{self, Case, Certainty, Failure, Next, Outcome};
+use pombo_kernel::lifecycle::{self, Case, Certainty, Failure, Heard, Next, Outcome};
 use pombo_kernel::message::{Attempt, AttemptFailure};
 use pombo_kernel::policy::Policy;
 use pombo_kernel::reply::{Fault, FaultKind, Refusal, Reply};
@@ -55,6 +55,7 @@ pub fn settlement(
         outcome: decision.next.outcome(),
         failure,
         next_delay,
+        policy: (!matches!(decision.next, Next::Sent(_))).then(|| policy.describe()),
         explanation: decision.explanation,
     };
     Settlement {
@@ -90,12 +91,14 @@ fn outcome(channel: Option<&ChannelSetup>, end: End, now: Time) -> (Outcome, Opt
                 meaning: meaning.unwrap_or_else(not_configured),
                 hint: None,
                 certainty: Certainty::Interrupted,
+                heard: Heard::Nobody,
                 summary: text.into(),
             };
             return (Outcome::Failed(failed), failure);
         }
     };
     let meaning = channel.and_then(|channel| channel.rules.classify(&reply)).unwrap_or_else(not_configured);
+    let heard = if matches!(reply, Reply::Refused(_)) { Heard::Provider } else { Heard::Nobody };
     let (certainty, hint, code, text) = match reply {
         Reply::Accepted(_) => (Certainty::NotSent, None, None, String::new()),
         Reply::Refused(refusal) => {
@@ -119,7 +122,7 @@ fn outcome(channel: Option<&ChannelSetup>, end: End, now: Time) -> (Outcome, Opt
         perhaps_sent: certainty != Certainty::NotSent,
         rule: meaning.rule.clone(),
     };
-    (Outcome::Failed(Failure { meaning, hint, certainty, summary }), Some(failure))
+    (Outcome::Failed(Failure { meaning, hint, certainty, heard, summary }), Some(failure))
 }
 
 fn meaning_of_lost(failure: &AttemptFailure) -> Meaning {

@@ -26,6 +26,8 @@ pub type Channels = BTreeMap<ChannelName, Arc<dyn Channel>>;
 
 /// Beyond a channel's own deadline, before the attempt is cut off from outside.
 const MARGIN: Duration = Duration::from_secs(2);
+/// For recording what was cut off at the end of the grace.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 const FIRST_RETRY: Span = Span::from_millis(200);
 const SLOWEST_RETRY: Span = Span::from_secs(5);
@@ -68,15 +70,28 @@ impl Engine {
         let _ = self.events.send(Event::Reload(setup));
     }
 
-    /// Takes no more work, waits up to `grace` for what is under way, and records the rest as in doubt. Comes back
-    /// when everything is recorded.
+    /// Takes no more work, waits up to `grace` for what is under way, and records the rest as in doubt.
+    ///
+    /// Comes back when everything is recorded, or soon after the grace if the store cannot record it: then the claim
+    /// journal still tells what is in doubt.
     pub async fn stop(&self, grace: Duration) {
         let _ = self.events.send(Event::Stop);
         let mut stopped = self.stopped.clone();
-        if tokio::time::timeout(grace, stopped.wait_for(|done| *done)).await.is_err() {
-            let _ = self.events.send(Event::GraceOver);
+        if tokio::time::timeout(grace, stopped.wait_for(|done| *done)).await.is_ok() {
+            return;
         }
-        let _ = stopped.wait_for(|done| *done).await;
+        let _ = self.events.send(Event::GraceOver);
+        if tokio::time::timeout(LAST_WORDS, stopped.wait_for(|done| *done)).await.is_err() {
+            warn!("some results could not be recorded; what was being sent is looked into at the next start");
+        }
+    }
+
+    /// Comes back if the engine has died, which only a fault of ours can bring about.
+    pub async fn died(&self) {
+        let mut stopped = self.stopped.clone();
+        if stopped.wait_for(|done| *done).await.is_ok() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -110,7 +125,7 @@ async fn run(
             }
         }
         if !settlements.is_empty() {
-            hands.settle(settlements);
+            hands.perform(Effect::Settle(settlements));
         }
     }
 }
@@ -201,7 +216,7 @@ impl Hands {
                 .as_ref()
                 .map_or_else(|| "null".to_owned(), |c| c.text().to_owned()),
         };
-        let sending = AssertUnwindSafe(channel.send(&envelope, timeout)).catch_unwind();
+        let sending = AssertUnwindSafe(async { channel.send(&envelope, timeout).await }).catch_unwind();
         match tokio::time::timeout(timeout + MARGIN, sending).await {
             Ok(Ok(reply)) => reply,
             Ok(Err(_)) => {
@@ -262,17 +277,17 @@ fn log(settlement: &Settlement, settled: Settled) {
     };
     let (category, verdict) = (failure.category.as_str(), failure.verdict.as_str());
     let code = failure.code.as_deref().unwrap_or("");
+    if failure.verdict == Verdict::UnknownTransient {
+        warn!(%message_id, attempt, code, error = failure.text, "an error that no rule knows; it counts as passing");
+    }
     match &settlement.next {
         Next::Sent(_) => {}
-        Next::Retry { due, .. } if failure.verdict == Verdict::UnknownTransient => {
-            warn!(%message_id, attempt, verdict, code, %due, error = failure.text, "an error that no rule knows; it is retried");
-        }
         Next::Retry { due, .. } => {
-            info!(%message_id, attempt, verdict, category, code, %due, "retry scheduled");
+            info!(%message_id, attempt, verdict, category, code, %due, "retry scheduled")
         }
         Next::Failed(reason) => info!(%message_id, attempt, verdict, category, code, %reason, "failed"),
         Next::Held => {
-            error!(%message_id, attempt, category, code, "held: the fault is ours and a person must act");
+            error!(%message_id, attempt, category, code, "held: the fault is ours and a person must act")
         }
     }
 }

@@ -61,7 +61,7 @@ impl Channel for Scripted {
 }
 
 struct World {
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     clock: Arc<TestClock>,
     store: Arc<dyn Store>,
     channel: Arc<Scripted>,
@@ -106,13 +106,17 @@ impl World {
         let store = open(folder.path(), &clock);
         let setup = setup(on_unknown);
         let engine = start(&store, &setup, &channel, &clock, 1);
-        World { _folder: folder, clock, store, channel, setup, engine }
+        World { folder, clock, store, channel, setup, engine }
     }
 
     async fn accept(&self, ordering_key: Option<&str>) -> MessageId {
+        self.accept_in("default", ordering_key, None).await
+    }
+
+    async fn accept_in(&self, lane: &str, ordering_key: Option<&str>, send_at: Option<Time>) -> MessageId {
         let queue = QueueName {
             tenant: Tenant::default(),
-            lane: "default".parse().unwrap(),
+            lane: lane.parse().unwrap(),
             channel: "crm".parse().unwrap(),
             destination: "host".into(),
             campaign: None,
@@ -120,7 +124,7 @@ impl World {
         let draft = Draft {
             queue,
             priority: Priority::default(),
-            send_at: None,
+            send_at,
             expires_at: None,
             ordering_key: ordering_key.map(Into::into),
             idempotency: None,
@@ -131,8 +135,8 @@ impl World {
 
     async fn pass(&self, span: Span) {
         self.clock.0.fetch_add(i64::try_from(span.millis()).unwrap(), Ordering::SeqCst);
-        // Any word to the store makes it look at the clock.
-        self.store.stop_claims(NodeId(-1)).await.unwrap();
+        // Any word to the store makes it look at the clock; a heartbeat is answered when all of that is committed.
+        self.store.heartbeat(NodeId(-1), Time::MAX).await.unwrap();
     }
 
     /// Waits until the story is as wanted; the store wakes us at each commit.
@@ -179,7 +183,7 @@ fn start(
     seed: u64,
 ) -> Engine {
     let channels = BTreeMap::from([("crm".parse().unwrap(), channel.clone() as Arc<dyn Channel>)]);
-    Engine::start(store.clone(), setup.clone(), channels, clock.clone(), seed, &["default".parse().unwrap()])
+    Engine::start(store.clone(), setup.clone(), channels, clock.clone(), seed, &[])
 }
 
 const PLENTY: usize = 1_000;
@@ -346,4 +350,114 @@ async fn another_engine_takes_over_what_a_dead_one_left_and_charges_one_attempt(
     world.pass(Span::from_secs(1)).await;
     assert_eq!(world.until(id, |_| true).await.attempts.len(), 2);
     assert_eq!(world.store.verify().await.unwrap().broken, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY: graceful shutdown
+async fn stopping_right_after_a_send_ends() {
+    for n in 0..200 {
+        let world = World::new(vec![], PLENTY, OnUnknownOutcome::Resend).await;
+        let id = world.accept(None).await;
+        world.until(id, is(StateName::Sent)).await;
+        let stop = world.engine.stop(Duration::from_secs(20));
+        assert!(
+            tokio::time::timeout(Duration::from_secs(10), stop).await.is_ok(),
+            "round {n}: it never stopped"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY: a store that fails pauses sending
+async fn a_lane_goes_on_after_a_claim_that_failed_for_a_moment() {
+    let world = World::new(vec![], PLENTY, OnUnknownOutcome::Resend).await;
+    let sent = world.accept(None).await;
+    world.until(sent, is(StateName::Sent)).await;
+    let later = world.accept_in("default", None, Some(world.clock.now() + Span::from_secs(10))).await;
+    let thief = rusqlite::Connection::open(world.folder.path().join("pombo.db")).unwrap();
+    thief.execute_batch("BEGIN IMMEDIATE").unwrap();
+    world.clock.0.fetch_add(10_000, Ordering::SeqCst);
+    while world.store.health().is_ok() {
+        // The writer waits for the thief as long as it is willing to.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    thief.execute_batch("ROLLBACK").unwrap();
+    while world.store.health().is_err() {
+        world.clock.0.fetch_add(1_000, Ordering::SeqCst);
+        let _ = world.store.heartbeat(NodeId(-1), Time::MAX).await;
+    }
+    world.until(later, is(StateName::Sent)).await;
+}
+
+#[tokio::test] // REQ CF-7, CF-8
+async fn a_probe_that_is_told_to_come_back_in_an_hour_makes_all_wait_an_hour() {
+    let slow = Reply::Refused(Refusal {
+        status: Some(429),
+        text: "slow".into(),
+        hints: vec![("retry-after".into(), "3600".into())],
+        ..Refusal::default()
+    });
+    let mut replies = vec![refused(401)];
+    replies.extend(vec![slow; 8]);
+    let world = World::new(replies, PLENTY, OnUnknownOutcome::Resend).await;
+    let first = world.accept(None).await;
+    world.until(first, |story| story.attempts.len() == 1).await;
+    for _ in 0..6 {
+        world.accept(None).await;
+    }
+    world.pass(Span::from_secs(30)).await;
+    world.until(first, |story| story.attempts.len() == 2).await;
+    for _ in 0..5 {
+        world.pass(Span::from_mins(10)).await;
+    }
+    assert_eq!(world.channel.calls.load(Ordering::SeqCst), 2, "the 401 and one probe");
+}
+
+#[tokio::test] // REQ CF-7
+async fn a_probe_that_reaches_nobody_proves_nothing() {
+    let gone = || Reply::Unreachable(Fault { kind: FaultKind::ConnectionRefused, text: "refused".into() });
+    let world = World::new(vec![refused(401), gone(), gone()], PLENTY, OnUnknownOutcome::Resend).await;
+    let first = world.accept(None).await;
+    world.until(first, |story| story.attempts.len() == 1).await;
+    let second = world.accept(None).await;
+    world.pass(Span::from_secs(30)).await;
+    world.until(first, |story| story.attempts.len() == 2).await;
+    world.pass(Span::from_secs(29)).await;
+    assert_eq!(world.channel.calls.load(Ordering::SeqCst), 2, "the hold goes on");
+    assert_eq!(world.until(second, |_| true).await.attempts.len(), 0);
+}
+
+#[tokio::test]
+async fn a_lane_that_a_reload_brings_is_worked() {
+    let world = World::new(vec![], PLENTY, OnUnknownOutcome::Resend).await;
+    let mut setup = (*world.setup).clone();
+    setup.lanes.insert("vip".parse().unwrap(), LaneSetup { workers: 2 });
+    let channels = BTreeMap::from([("crm".parse().unwrap(), world.channel.clone() as Arc<dyn Channel>)]);
+    world.engine.reload(Arc::new(setup), channels);
+    let id = world.accept_in("vip", None, None).await;
+    world.until(id, is(StateName::Sent)).await;
+}
+
+/// Panics before there is anything to wait for.
+#[derive(Debug)]
+struct Hasty;
+
+impl Channel for Hasty {
+    fn send<'a>(&'a self, _: &'a Envelope, _: Duration) -> BoxFuture<'a, Reply> {
+        panic!("too hasty")
+    }
+
+    fn probe(&self, _: Duration) -> BoxFuture<'_, Result<Option<String>, Fault>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+#[tokio::test] // REQ IN-4
+async fn a_channel_that_panics_costs_an_attempt_and_no_slot() {
+    let world = World::new(vec![], PLENTY, OnUnknownOutcome::Resend).await;
+    let channels = BTreeMap::from([("crm".parse().unwrap(), Arc::new(Hasty) as Arc<dyn Channel>)]);
+    world.engine.reload(world.setup.clone(), channels);
+    for _ in 0..5 {
+        let id = world.accept(None).await;
+        let story = world.until(id, |story| story.attempts.len() == 1).await;
+        assert!(story.attempts[0].failure.as_ref().unwrap().perhaps_sent);
+    }
 }

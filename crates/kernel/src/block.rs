@@ -39,8 +39,10 @@ pub enum BlockChange {
     #[default]
     Keep,
     Set(Scope, Block),
-    /// A probe came through: whatever hold there was is over.
+    /// A probe was answered: whatever hold there was is over.
     Lift,
+    /// A probe reached nobody: whatever hold there was goes on as this one.
+    Renew(Block),
 }
 
 const FIRST_PROBE: Span = Span::from_secs(30);
@@ -57,17 +59,18 @@ impl Block {
         Block { kind: BlockKind::Pause, reason, since: now, until: Some(until), probes: 0 }
     }
 
-    /// What stands after `newer` is said of the same place. An operator's word outranks the engine's, and a
-    /// hold is not shortened by a pause.
+    /// What stands after `newer` is said of the same place. An operator's word outranks the engine's, and nothing
+    /// that the engine hears shortens a wait.
     pub fn merged(self, newer: Block) -> Block {
+        let until = self.until.max(newer.until);
         match (self.kind, newer.kind) {
-            (BlockKind::Operator, BlockKind::Hold | BlockKind::Pause) => self,
-            (BlockKind::Hold, BlockKind::Pause) => self,
-            (BlockKind::Pause, BlockKind::Pause) => {
-                Block { since: self.since, until: self.until.max(newer.until), ..newer }
+            (_, BlockKind::Operator) => newer,
+            (BlockKind::Operator, _) => self,
+            (BlockKind::Hold, BlockKind::Pause) => Block { until, ..self },
+            (_, BlockKind::Hold) => {
+                Block { since: self.since, until, probes: self.probes.max(newer.probes), ..newer }
             }
-            (BlockKind::Hold, BlockKind::Hold) => Block { since: self.since, ..newer },
-            _ => newer,
+            (BlockKind::Pause, BlockKind::Pause) => Block { since: self.since, until, ..newer },
         }
     }
 
@@ -124,6 +127,19 @@ mod tests {
         };
         assert_eq!(block.gate(Time::MAX), Gate::Shut { until: None });
         assert_eq!(block.clone().merged(Block::hold("401".into(), 0, NOW)), block);
+    }
+
+    #[test] // REQ CF-7, CF-8
+    fn nothing_that_the_engine_hears_shortens_a_wait() {
+        let hold = Block::hold("401".into(), 3, NOW);
+        let pause = Block::pause("429".into(), NOW + Span::from_hours(1), NOW);
+        let hour = Some(NOW + Span::from_hours(1));
+        let held = hold.clone().merged(pause.clone());
+        assert_eq!((held.kind, held.until, held.probes), (BlockKind::Hold, hour, 3));
+        let held = pause.merged(hold.clone());
+        assert_eq!((held.kind, held.until), (BlockKind::Hold, hour));
+        let late = hold.clone().merged(Block::hold("401".into(), 0, NOW));
+        assert_eq!((late.probes, late.until), (3, hold.until), "a straggler does not start over");
     }
 
     #[test] // REQ CF-8

@@ -36,8 +36,18 @@ pub struct Failure {
     /// The wait that the provider asked for.
     pub hint: Option<Span>,
     pub certainty: Certainty,
+    pub heard: Heard,
     /// The error in a few words, for the explanation.
     pub summary: String,
+}
+
+/// Who it was that failed the attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The provider answered.
+    Provider,
+    /// No answer came.
+    Nobody,
 }
 
 /// Whether a failed attempt may have delivered all the same.
@@ -102,17 +112,12 @@ pub const MAX_CRASHES: u16 = 3;
 /// of ours never charged; only then do the limits count.
 pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> Decision {
     let steps = case.progress.steps.saturating_add(1);
-    let lifted = if case.probe.is_some() { BlockChange::Lift } else { BlockChange::Keep };
     let failure = match outcome {
         Outcome::Sent(receipt) => {
-            let progress = Progress {
-                attempts: case.progress.attempts.saturating_add(1),
-                crashes: 0,
-                steps,
-                ..case.progress
-            };
-            let explanation = accepted(progress.attempts);
-            return Decision { next: Next::Sent(receipt), progress, block: lifted, explanation };
+            let attempts = case.progress.attempts.saturating_add(1);
+            let progress = Progress { attempts, crashes: 0, steps, ..case.progress };
+            let block = if case.probe.is_some() { BlockChange::Lift } else { BlockChange::Keep };
+            return Decision { next: Next::Sent(receipt), progress, block, explanation: accepted(attempts) };
         }
         Outcome::Failed(failure) => failure,
     };
@@ -152,16 +157,29 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
         steps,
         ..case.progress
     };
-    let block = match failure.hint.filter(|_| meaning.verdict != Verdict::Permanent) {
-        Some(hint) if !hint.eq(&Span::ZERO) => {
-            let until = now + hint.min(case.policy.max_hint);
-            BlockChange::Set(meaning.scope, Block::pause(failure.summary.clone(), until, now))
-        }
-        _ => lifted,
-    };
+    let block = block_after(&case, &failure, now);
     let (next, why) = after_failure(&case, &failure, progress, now, dice);
     let explanation = format!("attempt {} failed: {}; {why}", progress.attempts, failure.summary);
     Decision { next, progress, block, explanation }
+}
+
+/// What a failure that is not ours does to the block in front of the queue.
+///
+/// A provider that asks for a pause gets it from every message for it. A probe that was answered at all, without
+/// blame, ends the hold; one that reached nobody proves nothing.
+fn block_after(case: &Case<'_>, failure: &Failure, now: Time) -> BlockChange {
+    let passing = failure.meaning.verdict != Verdict::Permanent;
+    if let Some(hint) = failure.hint.filter(|hint| passing && *hint > Span::ZERO) {
+        let until = now + hint.min(case.policy.max_hint);
+        return BlockChange::Set(failure.meaning.scope, Block::pause(failure.summary.clone(), until, now));
+    }
+    match (case.probe, failure.heard) {
+        (None, _) => BlockChange::Keep,
+        (Some(_), Heard::Provider) => BlockChange::Lift,
+        (Some(probes), Heard::Nobody) => {
+            BlockChange::Renew(Block::hold(failure.summary.clone(), probes.saturating_add(1), now))
+        }
+    }
 }
 
 /// The explanation of an attempt that went well.
@@ -260,6 +278,7 @@ mod tests {
             },
             hint: None,
             certainty: Certainty::NotSent,
+            heard: Heard::Provider,
             summary: "503".into(),
         }
     }
@@ -329,6 +348,9 @@ mod tests {
         let sent = settle(probing, Outcome::Sent(Receipt::default()), NOW, &mut Dice::seeded(1));
         assert_eq!(sent.block, BlockChange::Lift);
         assert_eq!(decide(probing, failure(Verdict::Transient)).block, BlockChange::Lift);
+        let unheard = Failure { heard: Heard::Nobody, ..failure(Verdict::Transient) };
+        let BlockChange::Renew(block) = decide(probing, unheard).block else { panic!() };
+        assert_eq!(block.probes, 3, "a probe that reached nobody proves nothing");
         let BlockChange::Set(_, block) = decide(probing, failure(Verdict::SenderFault)).block else {
             panic!()
         };

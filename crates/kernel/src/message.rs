@@ -92,6 +92,12 @@ impl Json {
     }
 }
 
+impl From<serde_json::Value> for Json {
+    fn from(value: serde_json::Value) -> Json {
+        Json::from_value(&value)
+    }
+}
+
 impl PartialEq for Json {
     fn eq(&self, other: &Json) -> bool {
         self.text() == other.text()
@@ -278,6 +284,8 @@ pub struct Attempt {
     pub next_delay: Option<crate::time::Span>,
     /// In plain words: what was decided and why.
     pub explanation: String,
+    /// The policy that applied, in one line, where something had to be decided by it.
+    pub policy: Option<String>,
 }
 
 /// What went wrong in an attempt.

@@ -210,13 +210,23 @@ impl Policy {
         found
     }
 
-    /// The shortest delay that can come before a retry, jitter aside.
+    /// The shortest delay that can come before a retry.
     fn shortest(&self) -> Span {
-        let delay = match &self.delays {
-            Delays::Listed(list) => list.iter().copied().min().unwrap_or_default(),
-            Delays::Doubling { base } => *base,
+        let retries = 0..self.attempts.saturating_sub(1).max(1);
+        retries.map(|n| crate::backoff::bounds(self, n).0).min().unwrap_or_default()
+    }
+
+    /// The policy in one line, as it is kept with each decision.
+    pub fn describe(&self) -> String {
+        let delays = match &self.delays {
+            Delays::Listed(list) => list.iter().map(Span::to_string).collect::<Vec<_>>().join(", "),
+            Delays::Doubling { base } => format!("{base} doubling"),
         };
-        delay.clamp(self.floor, self.cap.max(self.floor))
+        let jitter = self.jitter * 100.0;
+        format!(
+            "{}: {} attempts; {delays}; from {} to {}; jitter {jitter} %; hints up to {}",
+            self.name, self.attempts, self.floor, self.cap, self.max_hint
+        )
     }
 
     /// All the waits of one round at their longest.
@@ -292,6 +302,18 @@ mod tests {
         check(empty, "delays");
     }
 
+    #[test] // REQ section 3: the effective policy is stored with each decision
+    fn a_policy_says_all_of_itself_in_one_line() {
+        assert_eq!(
+            built_in("smtp").describe(),
+            "smtp: 5 attempts; 1s doubling; from 0s to 5m; jitter 25 %; hints up to 1d"
+        );
+        assert_eq!(
+            built_in("whatsapp").describe(),
+            "whatsapp: 4 attempts; 5s, 30s, 5m; from 0s to 5m; jitter 0 %; hints up to 1d"
+        );
+    }
+
     #[test] // REQ RP-6
     fn a_claims_schedule_that_cannot_fit_in_a_day_is_refused() {
         let long = built_in("claims").with(&Overrides { attempts: Some(20), ..Overrides::default() });
@@ -311,6 +333,7 @@ mod tests {
         check(Overrides { attempts: Some(6), ..Overrides::default() }, "attempts");
         check(Overrides { cap: Some(Span::from_hours(1)), ..Overrides::default() }, "cap");
         check(Overrides { base: Some(Span::from_millis(1)), ..Overrides::default() }, "delays");
+        check(Overrides { jitter: Some(1.0), ..Overrides::default() }, "delays");
         check(Overrides { max_hint: Some(Span::from_hours(25)), ..Overrides::default() }, "max_hint");
         let late = Overrides { expires_after: Some(Span::from_hours(49)), ..Overrides::default() };
         assert_eq!(fields(&built_in("claims").refuses(&late)), ["expires_after"]);

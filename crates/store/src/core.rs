@@ -37,6 +37,8 @@ pub trait Core: Send + 'static {
     fn heartbeat(&mut self, node: NodeId, lease_until: Time) -> Result<(), StoreError>;
     /// Claims whose node has no lease at `now`, oldest first.
     fn take_over(&mut self, node: NodeId, max: usize, now: Time) -> Result<Vec<Claimed>, StoreError>;
+    /// Takes a message from its holder as if the holder were gone, so that it is taken over again.
+    fn disown(&mut self, key: ClaimKey);
     fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError>;
     fn release(&mut self, key: ClaimKey, now: Time) -> Result<Settled, StoreError>;
     fn cancel(

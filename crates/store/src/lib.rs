@@ -260,7 +260,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// the node's lease to end.
     fn claim(&self, ask: Ask) -> Answer<'_, Vec<Claimed>>;
 
-    /// Answers the node's waiting claims with nothing.
+    /// Answers the node's claims with nothing, those that wait and those that may still come.
     fn stop_claims(&self, node: NodeId) -> Answer<'_, ()>;
 
     /// Says that the node is alive and its claims hold until then.

@@ -109,6 +109,9 @@ enum Front {
     Shut { until: Option<Time> },
 }
 
+/// A node that never lives.
+const NOBODY: NodeId = NodeId(i64::MIN);
+
 /// A queue that has something due and may send it.
 struct Turn {
     queue: Arc<QueueName>,
@@ -122,6 +125,31 @@ impl Memory {
     pub fn new(mut dice: Dice) -> Memory {
         let ids = id_maker(&Model::default(), &mut dice);
         Memory { now: Model::default(), committed: Arc::default(), dice, ids, leases: BTreeMap::new() }
+    }
+
+    /// What the next process would find, had it been on disk: what was committed, no leases, and every hold ready
+    /// to be probed.
+    pub fn found(reader: &MemoryReader, mut dice: Dice) -> Memory {
+        let committed = reader.committed();
+        let now = locked(&committed).clone();
+        let ids = id_maker(&now, &mut dice);
+        let mut found = Memory { now, committed, dice, ids, leases: BTreeMap::new() };
+        found.forget_turns();
+        for block in found.now.blocks.values_mut().filter(|block| block.kind == BlockKind::Hold) {
+            block.until = block.until.map(|_| Time::default());
+        }
+        found
+    }
+
+    /// Turns and probes are not durable.
+    fn forget_turns(&mut self) {
+        for queue in self.now.queues.values_mut() {
+            queue.pass = Pass::default();
+        }
+        for hold in self.now.claims.values_mut() {
+            hold.probe = None;
+        }
+        self.now.lanes.clear();
     }
 }
 
@@ -208,6 +236,13 @@ impl Core for Memory {
             taken.extend(model.hold(key, Hold { claim, node, probe: None, ..hold }, now));
         }
         Ok(taken)
+    }
+
+    fn disown(&mut self, key: ClaimKey) {
+        let hold = self.now.claims.get_mut(&key.message.key()).filter(|hold| hold.claim == key.claim);
+        if let Some(hold) = hold {
+            hold.node = NOBODY;
+        }
     }
 
     fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError> {
@@ -325,13 +360,7 @@ impl Core for Memory {
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.now = locked(&self.committed).clone();
         self.ids = id_maker(&self.now, &mut self.dice);
-        for queue in self.now.queues.values_mut() {
-            queue.pass = Pass::default();
-        }
-        for hold in self.now.claims.values_mut() {
-            hold.probe = None;
-        }
-        self.now.lanes.clear();
+        self.forget_turns();
         Ok(())
     }
 
@@ -580,6 +609,14 @@ impl Model {
                     self.records.push(transition::blocked(&place, &block, &Actor::engine(), now));
                 }
                 self.blocks.insert(place, block);
+            }
+            BlockChange::Renew(block) => {
+                for place in [channel, destination] {
+                    if self.blocks.get(&place).is_some_and(|block| block.kind == BlockKind::Hold) {
+                        let block = self.merged(&place, block.clone());
+                        self.blocks.insert(place, block);
+                    }
+                }
             }
             BlockChange::Lift => {
                 for place in [channel, destination] {

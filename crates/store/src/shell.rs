@@ -5,11 +5,11 @@
 
 mod writer;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use pombo_kernel::block::Block;
@@ -43,9 +43,17 @@ type Work<C> = Box<dyn FnOnce(Result<&mut C, StoreError>, Time) -> (Result<(), S
 
 enum Job<C> {
     Work { weight: usize, work: Work<C> },
+    TakeOver(TakeOver),
     Claim(Parked),
     StopClaims(NodeId, oneshot::Sender<Result<(), StoreError>>),
     Close(oneshot::Sender<Result<(), StoreError>>),
+}
+
+/// A wish for the messages of nodes that are gone.
+struct TakeOver {
+    node: NodeId,
+    max: usize,
+    answer: oneshot::Sender<Result<Vec<Claimed>, StoreError>>,
 }
 
 /// A claim that waits for something to be due.
@@ -72,7 +80,7 @@ impl<C: Core> fmt::Debug for Shell<C> {
 
 struct Readers<R> {
     idle: Mutex<Vec<R>>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
 }
 
 impl<C: Core> Shell<C> {
@@ -94,7 +102,8 @@ impl<C: Core> Shell<C> {
     ) -> Result<(Shell<C>, Writer<C>), StoreError> {
         let position = core.commit(clock.now(), &entropy())?;
         let readers = (0..READERS).map(|_| core.reader()).collect::<Result<Vec<_>, _>>()?;
-        let readers = Arc::new(Readers { idle: Mutex::new(readers), permits: Semaphore::new(READERS) });
+        let readers =
+            Arc::new(Readers { idle: Mutex::new(readers), permits: Arc::new(Semaphore::new(READERS)) });
         let (jobs, inbox) = channel();
         let backlog = Arc::new(AtomicUsize::new(0));
         let (tell_position, position) = watch::channel(position);
@@ -107,6 +116,8 @@ impl<C: Core> Shell<C> {
             inbox,
             backlog: backlog.clone(),
             parked: VecDeque::new(),
+            stopped: HashSet::new(),
+            orphans: Vec::new(),
             failing: None,
             position: tell_position,
             broken: tell_broken,
@@ -140,23 +151,54 @@ impl<C: Core> Shell<C> {
         })
     }
 
+    /// Sends a job that answers by itself.
+    fn ask<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job<C>,
+    ) -> Answer<'_, T> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.send(job(answer));
+        Box::pin(async move {
+            sent?;
+            answered.await.unwrap_or(Err(StoreError::Closed))
+        })
+    }
+
     fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut C::Reader) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<'_, T> {
         let readers = self.readers.clone();
         Box::pin(async move {
-            let _permit = readers.permits.acquire().await.map_err(|_| StoreError::Closed)?;
-            let pool = readers.clone();
+            // The permit goes with the reader, so that a caller who leaves early takes neither along.
+            let permit = readers.permits.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
             let done = tokio::task::spawn_blocking(move || {
-                let taken = pool.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                let mut reader = taken.ok_or(StoreError::Closed)?;
-                let result = read(&mut reader);
-                pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+                let mut lent = Lent { reader: readers.idle().pop(), readers: &readers };
+                let result = lent.reader.as_mut().ok_or(StoreError::Closed).and_then(read);
+                drop(lent);
+                drop(permit);
                 result
             });
             done.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
         })
+    }
+}
+
+/// A reader on loan; it goes back whatever happens.
+struct Lent<'a, R> {
+    reader: Option<R>,
+    readers: &'a Readers<R>,
+}
+
+impl<R> Drop for Lent<'_, R> {
+    fn drop(&mut self) {
+        self.readers.idle().extend(self.reader.take());
+    }
+}
+
+impl<R> Readers<R> {
+    fn idle(&self) -> MutexGuard<'_, Vec<R>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -172,21 +214,11 @@ impl<C: Core> Store for Shell<C> {
     }
 
     fn claim(&self, ask: Ask) -> Answer<'_, Vec<Claimed>> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.send(Job::Claim(Parked { ask, answer }));
-        Box::pin(async move {
-            sent?;
-            answered.await.unwrap_or(Err(StoreError::Closed))
-        })
+        self.ask(|answer| Job::Claim(Parked { ask, answer }))
     }
 
     fn stop_claims(&self, node: NodeId) -> Answer<'_, ()> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.send(Job::StopClaims(node, answer));
-        Box::pin(async move {
-            sent?;
-            answered.await.unwrap_or(Err(StoreError::Closed))
-        })
+        self.ask(|answer| Job::StopClaims(node, answer))
     }
 
     fn heartbeat(&self, node: NodeId, lease_until: Time) -> Answer<'_, ()> {
@@ -194,7 +226,7 @@ impl<C: Core> Store for Shell<C> {
     }
 
     fn take_over(&self, node: NodeId, max: usize) -> Answer<'_, Vec<Claimed>> {
-        self.work(0, move |core, now| core.take_over(node, max, now))
+        self.ask(|answer| Job::TakeOver(TakeOver { node, max, answer }))
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> Answer<'_, Vec<Settled>> {
@@ -262,12 +294,7 @@ impl<C: Core> Store for Shell<C> {
     }
 
     fn close(&self) -> Answer<'_, ()> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.send(Job::Close(answer));
-        Box::pin(async move {
-            sent?;
-            answered.await.unwrap_or(Err(StoreError::Closed))
-        })
+        self.ask(Job::Close)
     }
 }
 

@@ -182,10 +182,6 @@ impl Sqlite {
         i64::try_from(self.tip.sequence).unwrap_or(i64::MAX)
     }
 
-    fn recipient(&mut self, tenant: &Tenant, to: &str) -> i64 {
-        recipient_hash(&self.secret, tenant, to)
-    }
-
     /// Makes a waiting message claimable: a row in `ready`.
     fn put_ready(
         &mut self,
@@ -208,11 +204,16 @@ impl Sqlite {
     /// Turns what is left of the group's own messages into rows of `ready`.
     fn store_fresh(&mut self, now: Time) -> Result<(), StoreError> {
         for id in self.board.take_fresh_queues() {
-            let queue = self.board.queue(id);
-            queue.fresh_due = None;
-            for fresh in std::mem::take(&mut queue.fresh) {
-                self.put_ready(id, fresh.rank, fresh.due, fresh.key, 0, now)?;
-            }
+            self.store_fresh_of(id, now)?;
+        }
+        Ok(())
+    }
+
+    fn store_fresh_of(&mut self, id: QueueId, now: Time) -> Result<(), StoreError> {
+        let queue = self.board.queue(id);
+        queue.fresh_due = None;
+        for fresh in std::mem::take(&mut queue.fresh) {
+            self.put_ready(id, fresh.rank, fresh.due, fresh.key, 0, now)?;
         }
         Ok(())
     }
@@ -301,7 +302,7 @@ impl Core for Sqlite {
             (self.slice, self.in_slice) = (self.slice + 1, 0);
         }
         self.in_slice += 1;
-        let recipient = self.recipient(&name.tenant, &draft.body.to);
+        let recipient = recipient_hash(&self.secret, &name.tenant, &draft.body.to);
         let (slice, block) = (self.slice, self.block_number());
         self.write(
             sql!("accept_message"),
@@ -366,6 +367,10 @@ impl Core for Sqlite {
 
     fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError> {
         self.settle_one(settlement, now)
+    }
+
+    fn disown(&mut self, key: ClaimKey) {
+        self.claims.disown(key);
     }
 
     fn release(&mut self, key: ClaimKey, now: Time) -> Result<Settled, StoreError> {
@@ -460,10 +465,7 @@ impl Core for Sqlite {
     }
 
     fn check(&mut self, now: Time) -> Result<(), StoreError> {
-        self.write(
-            "INSERT OR REPLACE INTO meta (name, value) VALUES ('checked', ?1)",
-            [now.millis().to_le_bytes()],
-        )?;
+        self.write(sql!("meta_put"), params!["checked", now.millis().to_le_bytes()])?;
         self.file.commit()
     }
 

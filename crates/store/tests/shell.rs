@@ -6,13 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
+use pombo_kernel::block::Block;
 use pombo_kernel::dice::Dice;
-use pombo_kernel::message::{Body, Draft, Json, Priority, QueueName};
-use pombo_kernel::name::Tenant;
+use pombo_kernel::id::MessageId;
+use pombo_kernel::message::{Actor, Body, ClaimKey, Draft, Json, Priority, QueueName};
+use pombo_kernel::name::{LaneName, Tenant};
 use pombo_kernel::time::{Clock, Time};
+use pombo_store::core::Core;
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
-use pombo_store::{Ask, NodeId, Store, StoreError};
+use pombo_store::{
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, NodeId, Place, Settled, Settlement, Store,
+    StoreError,
+};
 
 #[derive(Debug)]
 struct TestClock(AtomicI64);
@@ -197,4 +203,135 @@ async fn a_store_that_cannot_be_written_refuses_then_comes_back() {
     let first = before[0].as_ref().unwrap().id;
     assert!(store.story(Tenant::default(), first).await.unwrap().is_some());
     assert_eq!(store.verify().await.unwrap().broken, None);
+}
+
+/// A store that writes what it is told to and then says, when asked to, that it could not.
+#[derive(Debug)]
+struct Unsure {
+    core: Sqlite,
+    next: Arc<AtomicBool>,
+}
+
+impl Core for Unsure {
+    type Reader = <Sqlite as Core>::Reader;
+
+    fn accept(&mut self, draft: Draft, now: Time) -> Result<Result<Accepted, Conflict>, StoreError> {
+        self.core.accept(draft, now)
+    }
+    fn claim(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        self.core.claim(ask, now)
+    }
+    fn heartbeat(&mut self, node: NodeId, lease_until: Time) -> Result<(), StoreError> {
+        self.core.heartbeat(node, lease_until)
+    }
+    fn take_over(&mut self, node: NodeId, max: usize, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        self.core.take_over(node, max, now)
+    }
+    fn disown(&mut self, key: ClaimKey) {
+        self.core.disown(key);
+    }
+    fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError> {
+        self.core.settle(settlement, now)
+    }
+    fn release(&mut self, key: ClaimKey, now: Time) -> Result<Settled, StoreError> {
+        self.core.release(key, now)
+    }
+    fn cancel(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Cancelled, StoreError> {
+        self.core.cancel(tenant, id, by, now)
+    }
+    fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
+        self.core.expire(max, now)
+    }
+    fn block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError> {
+        self.core.block(place, block, by, now)
+    }
+    fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
+        self.core.unblock(place, by, now)
+    }
+    fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {
+        self.core.add_key(key, now)
+    }
+    fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {
+        let position = self.core.commit(now, entropy)?;
+        if self.next.swap(false, Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("nobody knows whether it was written".into()));
+        }
+        Ok(position)
+    }
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        self.core.reopen()
+    }
+    fn check(&mut self, now: Time) -> Result<(), StoreError> {
+        self.core.check(now)
+    }
+    fn next_due(&mut self, lane: &LaneName, now: Time) -> Option<Time> {
+        self.core.next_due(lane, now)
+    }
+    fn next_deadline(&self) -> Option<Time> {
+        self.core.next_deadline()
+    }
+    fn reader(&self) -> Result<Self::Reader, StoreError> {
+        self.core.reader()
+    }
+}
+
+fn open_unsure(folder: &std::path::Path) -> (Arc<dyn Store>, Arc<TestClock>, Arc<AtomicBool>) {
+    let clock = Arc::new(TestClock(AtomicI64::new(START)));
+    let next = Arc::new(AtomicBool::new(false));
+    let core = Unsure { core: Sqlite::open(folder, Dice::seeded(7), &[7; 32]).unwrap(), next: next.clone() };
+    let store = Shell::start(core, clock.clone(), Box::new(|| [7; 32])).unwrap();
+    (Arc::new(store), clock, next)
+}
+
+#[tokio::test] // Promise 3: a commit error means unknown
+async fn a_claim_whose_commit_is_in_doubt_is_served_again_and_uncharged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, clock, unsure) = open_unsure(folder.path());
+    store.heartbeat(NodeId(1), Time::MAX).await.unwrap();
+    let id = store.accept(vec![draft("default", None, 1)]).await.unwrap()[0].as_ref().unwrap().id;
+    unsure.store(true, Ordering::SeqCst);
+    let (claimed, ()) = tokio::join!(store.claim(ask("default", 5)), async {
+        while unsure.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+        // Past every wait of the writer before it looks again.
+        clock.0.fetch_add(60_000, Ordering::SeqCst);
+    });
+    let claimed = claimed.unwrap();
+    assert_eq!((claimed.len(), claimed[0].message.id, claimed[0].progress.attempts), (1, id, 0));
+    assert_eq!(store.verify().await.unwrap().broken, None);
+}
+
+#[tokio::test] // Promise 3, REQ ML-5
+async fn a_takeover_whose_commit_is_in_doubt_can_be_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, clock, unsure) = open_unsure(folder.path());
+    store.accept(vec![draft("default", None, 1)]).await.unwrap();
+    assert_eq!(store.claim(ask("default", 5)).await.unwrap().len(), 1);
+    store.heartbeat(NodeId(2), Time::MAX).await.unwrap();
+    unsure.store(true, Ordering::SeqCst);
+    assert!(matches!(store.take_over(NodeId(2), 5).await, Err(StoreError::Unavailable(_))));
+    clock.0.fetch_add(60_000, Ordering::SeqCst);
+    let again = store.take_over(NodeId(2), 5).await.unwrap();
+    assert_eq!(again.len(), 1, "it is still in doubt, and nobody else can look into it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_who_leaves_early_costs_nobody_else_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(folder.path());
+    let many = (0..5_000).map(|_| draft("default", Some(START + 1_000_000), 1)).collect();
+    store.accept(many).await.unwrap();
+    let filter = Filter { category: Some("none".into()), ..Filter::default() };
+    for _ in 0..20 {
+        let leaving = tokio::time::timeout(Duration::from_millis(2), store.page(filter.clone(), None, 50));
+        let _ = leaving.await;
+        assert!(store.keys().await.is_ok());
+    }
 }

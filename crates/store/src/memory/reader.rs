@@ -20,6 +20,10 @@ impl MemoryReader {
     pub(super) fn of(committed: Arc<Mutex<Model>>) -> MemoryReader {
         MemoryReader { committed }
     }
+
+    pub(super) fn committed(&self) -> Arc<Mutex<Model>> {
+        self.committed.clone()
+    }
 }
 
 impl Reading for MemoryReader {

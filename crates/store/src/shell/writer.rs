@@ -1,18 +1,19 @@
 //! The writer: groups of jobs, one commit each, and what to do when the store fails.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
+use pombo_kernel::message::ClaimKey;
 use pombo_kernel::time::{Clock, Span, Time};
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
-use super::{Entropy, Job, Parked, Tell};
-use crate::StoreError;
+use super::{Entropy, Job, Parked, TakeOver, Tell};
 use crate::core::Core;
+use crate::{Claimed, NodeId, StoreError};
 
 /// What one commit holds at most.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
@@ -32,6 +33,9 @@ pub struct Writer<C> {
     pub(super) inbox: Receiver<Job<C>>,
     pub(super) backlog: Arc<AtomicUsize>,
     pub(super) parked: VecDeque<Parked>,
+    /// Nodes that want no more work. One entry for each life of an engine.
+    pub(super) stopped: HashSet<NodeId>,
+    pub(super) orphans: Vec<Orphan>,
     pub(super) failing: Option<Failing>,
     pub(super) position: watch::Sender<u64>,
     pub(super) broken: watch::Sender<Option<String>>,
@@ -42,7 +46,7 @@ pub struct Writer<C> {
 enum Flow {
     On,
     Broken,
-    Closed(oneshot::Sender<Result<(), StoreError>>),
+    Closed(oneshot::Sender<Result<(), StoreError>>, Result<(), StoreError>),
 }
 
 /// The store could not be written. It is reopened now and then until it can.
@@ -51,13 +55,32 @@ pub(super) struct Failing {
     wait: Span,
 }
 
+impl Failing {
+    /// Whether it is time to try again, also when the clock has been set back meanwhile.
+    fn is_over(&self, now: Time) -> bool {
+        self.retry_at <= now || self.retry_at.since(now) > self.wait
+    }
+}
+
 /// What a group of jobs wants told, and whether it was the last one.
 #[derive(Default)]
 struct Group {
     tells: Vec<Tell>,
     weight: usize,
     jobs: usize,
+    /// Claims that found something.
+    claims: Vec<(Parked, Vec<Claimed>)>,
+    takeovers: Vec<(TakeOver, Vec<Claimed>)>,
     closing: Option<oneshot::Sender<Result<(), StoreError>>>,
+}
+
+/// A message that was claimed in a group whose commit failed. If the commit was written all the same, the message
+/// has a holder who was never told.
+pub(super) enum Orphan {
+    /// Nobody has tried to send it.
+    Claimed(ClaimKey),
+    /// It is still in doubt.
+    TakenOver(ClaimKey),
 }
 
 impl<C> fmt::Debug for Writer<C> {
@@ -78,9 +101,9 @@ impl<C: Core> Writer<C> {
             match self.round(first) {
                 Flow::On => {}
                 Flow::Broken => return self.refuse_the_rest(),
-                Flow::Closed(answer) => {
+                Flow::Closed(answer, told) => {
                     drop(self.core);
-                    let _ = answer.send(Ok(()));
+                    let _ = answer.send(told);
                     return;
                 }
             }
@@ -94,7 +117,7 @@ impl<C: Core> Writer<C> {
 
     fn round(&mut self, first: Option<Job<C>>) -> Flow {
         let now = self.clock.now();
-        if self.failing.as_ref().is_some_and(|failing| failing.retry_at <= now) {
+        if self.failing.as_ref().is_some_and(|failing| failing.is_over(now)) {
             self.recover(now);
         }
         let mut group = Group::default();
@@ -107,13 +130,34 @@ impl<C: Core> Writer<C> {
         if let Err(error) = &told {
             self.failed(error.clone(), now);
         }
+        self.tell_claims(&mut group, &told);
         for tell in group.tells {
             tell(told.clone());
         }
         match group.closing {
             _ if self.broken.borrow().is_some() => Flow::Broken,
-            Some(answer) => Flow::Closed(answer),
+            Some(answer) => Flow::Closed(answer, told),
             None => Flow::On,
+        }
+    }
+
+    /// Hands out what was claimed, once that is durable. Otherwise the claims wait on, and whatever they had found
+    /// is remembered: the commit may have been written all the same.
+    fn tell_claims(&mut self, group: &mut Group, told: &Result<(), StoreError>) {
+        for (parked, claimed) in group.claims.drain(..) {
+            match told {
+                Ok(()) => drop(parked.answer.send(Ok(claimed))),
+                Err(_) => {
+                    self.orphans.extend(claimed.iter().map(|claimed| Orphan::Claimed(claimed.key)));
+                    self.parked.push_back(parked);
+                }
+            }
+        }
+        for (asked, claimed) in group.takeovers.drain(..) {
+            if told.is_err() {
+                self.orphans.extend(claimed.iter().map(|claimed| Orphan::TakenOver(claimed.key)));
+            }
+            let _ = asked.answer.send(told.clone().map(|()| claimed));
         }
     }
 
@@ -161,10 +205,7 @@ impl<C: Core> Writer<C> {
         match job {
             Job::Work { weight, work } => {
                 group.weight += weight;
-                if self.failing.is_some() {
-                    let failure = self.health.borrow().clone().err();
-                    let failure =
-                        failure.unwrap_or_else(|| StoreError::Unavailable("it is being reopened".into()));
+                if let Some(failure) = self.failure() {
                     group.tells.push(work(Err(failure), now).1);
                     return Ok(());
                 }
@@ -172,11 +213,24 @@ impl<C: Core> Writer<C> {
                 group.tells.push(tell);
                 done?;
             }
+            Job::TakeOver(asked) => {
+                if let Some(failure) = self.failure() {
+                    let _ = asked.answer.send(Err(failure));
+                    return Ok(());
+                }
+                let taken = self.core.take_over(asked.node, asked.max, now);
+                group.takeovers.push((asked, taken.clone().unwrap_or_default()));
+                taken?;
+            }
+            Job::Claim(parked) if self.stopped.contains(&parked.ask.node) => {
+                let _ = parked.answer.send(Ok(Vec::new()));
+            }
             Job::Claim(parked) => self.parked.push_back(parked),
             Job::StopClaims(node, answer) => {
                 let (stopped, kept): (VecDeque<_>, _) =
                     std::mem::take(&mut self.parked).into_iter().partition(|parked| parked.ask.node == node);
                 self.parked = kept;
+                self.stopped.insert(node);
                 for parked in stopped {
                     let _ = parked.answer.send(Ok(Vec::new()));
                 }
@@ -187,20 +241,28 @@ impl<C: Core> Writer<C> {
         Ok(())
     }
 
+    /// Why nothing can be written now, if nothing can.
+    fn failure(&self) -> Option<StoreError> {
+        self.failing.as_ref()?;
+        let failure = self.health.borrow().clone().err();
+        Some(failure.unwrap_or_else(|| StoreError::Unavailable("it is being reopened".into())))
+    }
+
     fn serve_claims(&mut self, group: &mut Group, now: Time) -> Result<(), StoreError> {
-        for parked in std::mem::take(&mut self.parked) {
-            if parked.answer.is_closed() {
+        for _ in 0..self.parked.len() {
+            let Some(parked) = self.parked.pop_front().filter(|parked| !parked.answer.is_closed()) else {
                 continue;
-            }
+            };
             let due = self.core.next_due(&parked.ask.lane, now).is_some_and(|due| due <= now);
-            let claimed = if due { self.core.claim(&parked.ask, now)? } else { Vec::new() };
-            if claimed.is_empty() {
-                self.parked.push_back(parked);
-                continue;
+            let claimed = if due { self.core.claim(&parked.ask, now) } else { Ok(Vec::new()) };
+            match claimed {
+                Ok(claimed) if claimed.is_empty() => self.parked.push_back(parked),
+                Ok(claimed) => group.claims.push((parked, claimed)),
+                Err(error) => {
+                    self.parked.push_back(parked);
+                    return Err(error);
+                }
             }
-            group.tells.push(Box::new(move |done| {
-                let _ = parked.answer.send(done.map(|()| claimed));
-            }));
         }
         Ok(())
     }
@@ -222,7 +284,7 @@ impl<C: Core> Writer<C> {
 
     /// Reopens the core, and has it write something, since only that shows that it can.
     fn recover(&mut self, now: Time) {
-        match self.core.reopen().and_then(|()| self.core.check(now)) {
+        match self.core.reopen().and_then(|()| self.core.check(now)).and_then(|()| self.adopt_orphans(now)) {
             Ok(()) => {
                 info!("the store can be written again");
                 self.failing = None;
@@ -230,6 +292,20 @@ impl<C: Core> Writer<C> {
             }
             Err(error) => self.failed(error, now),
         }
+    }
+
+    /// Gives back what was claimed for holders who were never told. Where the claim was not written, nothing happens.
+    fn adopt_orphans(&mut self, now: Time) -> Result<(), StoreError> {
+        for orphan in &self.orphans {
+            match orphan {
+                Orphan::Claimed(key) => drop(self.core.release(*key, now)?),
+                Orphan::TakenOver(key) => self.core.disown(*key),
+            }
+        }
+        let position = self.core.commit(now, &(self.entropy)())?;
+        self.position.send_if_modified(|seen| std::mem::replace(seen, position) != position);
+        self.orphans.clear();
+        Ok(())
     }
 
     fn refuse_the_rest(self) {
@@ -241,6 +317,7 @@ impl<C: Core> Writer<C> {
         for job in self.inbox.try_iter() {
             match job {
                 Job::Work { work, .. } => work(Err(error.clone()), Time::default()).1(Err(error.clone())),
+                Job::TakeOver(asked) => drop(asked.answer.send(Err(error.clone()))),
                 Job::Claim(parked) => drop(parked.answer.send(Err(error.clone()))),
                 Job::StopClaims(_, answer) | Job::Close(answer) => drop(answer.send(Err(error.clone()))),
             }

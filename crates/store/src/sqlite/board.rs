@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pombo_kernel::block::{Block, BlockKind, Gate};
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::{Message, Priority, QueueName};
-use pombo_kernel::name::{ChannelName, LaneName};
+use pombo_kernel::name::LaneName;
 use pombo_kernel::time::Time;
 use pombo_kernel::turns::{BITE, Pass};
 
@@ -66,7 +66,8 @@ struct Lane {
 pub(super) struct Board {
     queues: BTreeMap<QueueId, Queue>,
     by_name: HashMap<Arc<QueueName>, QueueId>,
-    by_channel: HashMap<ChannelName, Vec<QueueId>>,
+    /// The queues behind each place where a block can stand.
+    by_place: HashMap<Place, Vec<QueueId>>,
     lanes: HashMap<LaneName, Lane>,
     pub(super) blocks: BTreeMap<Place, Block>,
     /// Holds through which a probe is on its way.
@@ -97,7 +98,9 @@ impl Board {
     pub(super) fn add(&mut self, id: QueueId, name: QueueName, weight: u32) -> Arc<QueueName> {
         let name = Arc::new(name);
         self.by_name.insert(name.clone(), id);
-        self.by_channel.entry(name.channel.clone()).or_default().push(id);
+        for place in places(&name) {
+            self.by_place.entry(place).or_default().push(id);
+        }
         let queue = Queue {
             name: name.clone(),
             weight,
@@ -277,15 +280,7 @@ impl Board {
 
     /// Puts queues behind a place where they belong, after its block changed.
     pub(super) fn reseat_behind(&mut self, place: &Place, now: Time) {
-        let behind: Vec<QueueId> = self.by_channel.get(&place.channel).map_or_else(Vec::new, |ids| {
-            let same = |id: &&QueueId| {
-                place
-                    .destination
-                    .as_ref()
-                    .is_none_or(|destination| self.queues[*id].name.destination == *destination)
-            };
-            ids.iter().filter(same).copied().collect()
-        });
+        let behind = self.by_place.get(place).cloned().unwrap_or_default();
         for id in behind {
             self.reseat(id, now);
         }

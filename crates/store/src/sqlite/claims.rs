@@ -22,6 +22,9 @@ pub(super) struct Claims {
     pub(super) leases: HashMap<NodeId, Time>,
 }
 
+/// A node that never lives.
+const NOBODY: NodeId = NodeId(i64::MIN);
+
 /// A message that is being sent.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
@@ -46,6 +49,13 @@ struct Head {
 impl Claims {
     pub(super) fn holds(&self, key: MessageKey) -> bool {
         self.held.contains_key(&key)
+    }
+
+    pub(super) fn disown(&mut self, key: ClaimKey) {
+        let held = self.held.get_mut(&key.message.key()).filter(|held| held.claim == key.claim);
+        if let Some(held) = held {
+            held.node = NOBODY;
+        }
     }
 
     /// What the claim key gives a right to, if it is still valid.
@@ -140,11 +150,7 @@ impl Sqlite {
         if self.board.queue(id).stored.is_none_or(|stored| stored > now) {
             return Ok(self.take_fresh(id, want, now));
         }
-        let queue = self.board.queue(id);
-        queue.fresh_due = None;
-        for fresh in std::mem::take(&mut queue.fresh) {
-            self.put_ready(id, fresh.rank, fresh.due, fresh.key, 0, now)?;
-        }
+        self.store_fresh_of(id, now)?;
         let queue = self.board.queue(id);
         let (ranks, name) = (queue.ranks, queue.name.clone());
         let mut heads = Vec::new();
@@ -290,10 +296,13 @@ impl Sqlite {
                     *self.claims.open.entry(earlier.claim).or_insert(1) -= 1;
                 }
             }
-            if self.claims.open.get(&claim).is_none_or(|left| *left == 0) {
-                self.claims.open.remove(&claim);
-                self.write(sql!("claim_delete"), [claim.0])?;
-            }
+            self.claims.open.entry(claim).or_default();
+        }
+        let done: Vec<ClaimId> =
+            self.claims.open.iter().filter(|(_, left)| **left == 0).map(|(claim, _)| *claim).collect();
+        for claim in done {
+            self.claims.open.remove(&claim);
+            self.write(sql!("claim_delete"), [claim.0])?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::fs::{File as LockFile, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi, params};
 
 use super::sql;
 use crate::StoreError;
@@ -35,7 +35,7 @@ impl File {
         let unavailable = |what: &str, error: &dyn std::fmt::Display| {
             StoreError::Unavailable(format!("{what} {}: {error}", folder.display()))
         };
-        std::fs::create_dir_all(folder).map_err(|error| unavailable("cannot make the folder", &error))?;
+        make_folder(folder).map_err(|error| unavailable("cannot make the folder", &error))?;
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -64,8 +64,7 @@ impl File {
 
     /// The key of this store's recipient hashes.
     pub(super) fn secret(&self) -> Result<[u8; 32], StoreError> {
-        let secret: Vec<u8> =
-            self.db.query_row("SELECT value FROM meta WHERE name = 'secret'", [], |row| row.get(0))?;
+        let secret: Vec<u8> = self.db.query_row(sql!("meta_get"), ["secret"], |row| row.get(0))?;
         secret.try_into().map_err(|_| StoreError::Broken("the store's secret has a wrong length".into()))
     }
 
@@ -97,6 +96,15 @@ impl File {
     }
 }
 
+/// Makes the folder, if need be, for nobody else to look into: it will hold what people write to each other.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
 fn connect(path: &Path) -> Result<Connection, StoreError> {
     let db = Connection::open_with_flags(
         path,
@@ -108,13 +116,22 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     db.execute_batch(
         "PRAGMA page_size = 8192;
          PRAGMA journal_mode = WAL;
-         PRAGMA synchronous = FULL;
          PRAGMA wal_autocheckpoint = 2000;
+         PRAGMA journal_size_limit = 67108864;
          PRAGMA cache_size = -32768;
          PRAGMA temp_store = MEMORY;
          PRAGMA busy_timeout = 2000;",
     )?;
+    db.pragma_update(None, "synchronous", synchronous())?;
     Ok(db)
+}
+
+/// When a commit is flushed: always, before anybody is told of it.
+///
+/// A debug build can be told otherwise, for the test that shows what a power cut would then take.
+fn synchronous() -> String {
+    let told = if cfg!(debug_assertions) { std::env::var("POMBO_TEST_SYNCHRONOUS").ok() } else { None };
+    told.unwrap_or_else(|| "FULL".to_owned())
 }
 
 /// Brings the schema up to date in one transaction: a crash on the way leaves the old one.
@@ -138,7 +155,7 @@ fn migrate(db: &mut Connection, fresh_secret: &[u8; 32]) -> Result<(), StoreErro
     }
     txn.pragma_update(None, "user_version", u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX))?;
     txn.pragma_update(None, "application_id", APPLICATION_ID)?;
-    txn.execute("INSERT OR IGNORE INTO meta (name, value) VALUES ('secret', ?1)", [fresh_secret.as_slice()])?;
+    txn.execute(sql!("meta_first"), params!["secret", fresh_secret.as_slice()])?;
     Ok(txn.commit()?)
 }
 

@@ -14,9 +14,12 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use super::board::rank;
 use super::rows::{self, Step, Stored};
 use super::{recipient_hash, sql};
-use crate::audit::{self, Block as AuditBlock, Record, Tip, Verified};
+use crate::audit::{self, Record, Tip, Verified};
 use crate::core::Reading;
 use crate::{ApiKey, Counted, Filter, Line, PAGE_SCAN, Page, Place, StoreError, Story, Tally};
+
+/// Audit blocks checked in one read.
+const VERIFY_AT_ONCE: usize = 256;
 
 #[derive(Debug)]
 pub struct Reader {
@@ -109,7 +112,7 @@ impl Reader {
         } else if let Some(recipient) = &filter.recipient {
             let hash = recipient_hash(&self.secret, &filter.tenant, recipient);
             let newest: Option<i64> =
-                self.db.prepare_cached("SELECT max(slice) FROM message")?.query_row([], |row| row.get(0))?;
+                self.db.prepare_cached(sql!("slice_newest"))?.query_row([], |row| row.get(0))?;
             let mut keys = Vec::new();
             for slice in (0..=newest.unwrap_or(-1)).rev() {
                 if keys.len() >= limit {
@@ -226,23 +229,14 @@ impl Reading for Reader {
         Ok(found)
     }
 
+    /// In short reads, since the chain only grows at its end: a long one would keep the log from being reset.
     fn verify(&mut self) -> Result<Verified, StoreError> {
-        self.at_once(|reader| {
-            let mut statement = reader.db.prepare_cached(sql!("audit_all"))?;
-            let mut rows = statement.query([])?;
-            let mut tip = Tip::default();
-            while let Some(row) = rows.next()? {
-                let (sequence, position): (i64, i64) = (row.get(0)?, row.get(1)?);
-                let hash: Vec<u8> = row.get(4)?;
-                let block = AuditBlock {
-                    sequence: sequence.unsigned_abs(),
-                    position: position.unsigned_abs(),
-                    at: rows::time(row, 2)?,
-                    count: row.get(3)?,
-                    hash: hash.try_into().unwrap_or_default(),
-                    entries: row.get(5)?,
-                };
-                match tip.follow(&block) {
+        let mut tip = Tip::default();
+        loop {
+            let blocks = rows::audit_blocks(&self.db, tip.sequence, VERIFY_AT_ONCE)?;
+            let last = blocks.len() < VERIFY_AT_ONCE;
+            for block in &blocks {
+                match tip.follow(block) {
                     Ok(next) => tip = next,
                     Err(broken) => {
                         return Ok(Verified {
@@ -253,8 +247,10 @@ impl Reading for Reader {
                     }
                 }
             }
-            Ok(Verified { blocks: tip.sequence, records: tip.position, broken: None })
-        })
+            if last {
+                return Ok(Verified { blocks: tip.sequence, records: tip.position, broken: None });
+            }
+        }
     }
 
     fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError> {

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use super::board::QueueId;
 use super::sql;
-use crate::audit::Tip;
+use crate::audit::{Block as AuditBlock, Tip};
 use crate::{ApiKey, NodeId, Place, StoreError};
 
 /// A value in a row that cannot be: the file is not what we wrote.
@@ -139,6 +139,7 @@ pub(super) struct Step {
     receipt: Option<Receipt>,
     explanation: Option<String>,
     actor: Option<String>,
+    policy: Option<String>,
 }
 
 pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<Step> {
@@ -163,6 +164,7 @@ pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<Step> {
         receipt: parsed(row, 12)?,
         explanation: row.get(13)?,
         actor: row.get(14)?,
+        policy: row.get(15)?,
     })
 }
 
@@ -200,6 +202,7 @@ impl Step {
             failure: self.failure,
             next_delay: self.delay,
             explanation: self.explanation.unwrap_or_else(|| lifecycle::accepted(self.number)),
+            policy: self.policy,
         })
     }
 }
@@ -273,6 +276,23 @@ pub(super) fn tip(db: &Connection) -> Result<Tip, StoreError> {
         })
     };
     Ok(db.prepare_cached(sql!("audit_tip"))?.query_row([], read).optional()?.unwrap_or_default())
+}
+
+/// Blocks of the audit chain from a sequence on.
+pub(super) fn audit_blocks(db: &Connection, from: u64, max: usize) -> Result<Vec<AuditBlock>, StoreError> {
+    let (from, max) = (i64::try_from(from).unwrap_or(i64::MAX), i64::try_from(max).unwrap_or(i64::MAX));
+    all(db, sql!("audit_all"), [from, max], |row| {
+        let (sequence, position): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let hash: Vec<u8> = row.get(4)?;
+        Ok(AuditBlock {
+            sequence: sequence.unsigned_abs(),
+            position: position.unsigned_abs(),
+            at: time(row, 2)?,
+            count: row.get(3)?,
+            hash: hash.try_into().unwrap_or_default(),
+            entries: row.get(5)?,
+        })
+    })
 }
 
 /// A journal row: claim, node, when, members.

@@ -6,7 +6,7 @@ use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{Actor, FailureReason, Message, Progress, QueueName};
 use pombo_kernel::name::Tenant;
-use pombo_kernel::time::Time;
+use pombo_kernel::time::{Span, Time};
 use rusqlite::params;
 
 use super::board::{places, rank};
@@ -15,7 +15,54 @@ use super::{Order, Sqlite, rows, sql};
 use crate::transition;
 use crate::{Cancelled, Counted, Place, Settled, Settlement, StoreError};
 
+/// A row of `history`, to be written.
+struct Row<'a> {
+    key: MessageKey,
+    seq: u32,
+    outcome: u8,
+    number: u16,
+    progress: Progress,
+    started_at: Time,
+    finished_at: Time,
+    reason: Option<FailureReason>,
+    next_due: Option<Time>,
+    delay: Option<Span>,
+    failure: Option<String>,
+    receipt: Option<String>,
+    explanation: Option<&'a str>,
+    policy: Option<&'a str>,
+    actor: Option<&'a str>,
+}
+
 impl Sqlite {
+    fn append(&mut self, row: &Row<'_>) -> Result<(), StoreError> {
+        let block = self.block_number();
+        self.write(
+            sql!("history_insert"),
+            params![
+                row.key.0,
+                row.seq,
+                row.outcome,
+                row.progress.round,
+                row.number,
+                row.progress.attempts,
+                row.progress.crashes,
+                row.started_at.millis(),
+                row.finished_at.millis(),
+                row.reason.map(FailureReason::code),
+                row.next_due.map(Time::millis),
+                row.delay.map(|delay| i64::try_from(delay.millis()).unwrap_or(i64::MAX)),
+                row.failure,
+                row.receipt,
+                row.explanation,
+                row.policy,
+                row.actor,
+                block,
+            ],
+        )?;
+        Ok(())
+    }
+
     pub(super) fn settle_one(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError> {
         let Some(held) = self.claims.valid(settlement.key).cloned() else { return Ok(Settled::Stale) };
         self.end_pauses(now)?;
@@ -25,35 +72,29 @@ impl Sqlite {
         let (reason, next_due, receipt) = match &settlement.next {
             Next::Sent(receipt) => (None, None, Some(rows::json(receipt)?)),
             Next::Retry { due, .. } => (None, Some(*due), None),
-            Next::Failed(reason) => (Some(reason.code()), None, None),
+            Next::Failed(reason) => (Some(*reason), None, None),
             Next::Held => (None, Some(attempt.finished_at), None),
         };
         let failure = attempt.failure.as_ref().map(rows::json).transpose()?;
         // Words that can be made again from the row are not stored: most messages are sent at the first try.
-        let explanation = Some(&attempt.explanation).filter(|_| attempt.failure.is_some());
-        let block = self.block_number();
-        self.write(
-            sql!("history_insert"),
-            params![
-                key.0,
-                held.progress.steps,
-                attempt.outcome.code(),
-                attempt.round,
-                attempt.number,
-                settlement.progress.attempts,
-                settlement.progress.crashes,
-                attempt.started_at.millis(),
-                attempt.finished_at.millis(),
-                reason,
-                next_due.map(Time::millis),
-                attempt.next_delay.map(|delay| i64::try_from(delay.millis()).unwrap_or(i64::MAX)),
-                failure,
-                receipt,
-                explanation,
-                None::<String>,
-                block,
-            ],
-        )?;
+        let explanation = Some(attempt.explanation.as_str()).filter(|_| attempt.failure.is_some());
+        self.append(&Row {
+            key,
+            seq: held.progress.steps,
+            outcome: attempt.outcome.code(),
+            number: attempt.number,
+            progress: settlement.progress,
+            started_at: attempt.started_at,
+            finished_at: attempt.finished_at,
+            reason,
+            next_due,
+            delay: attempt.next_delay,
+            failure,
+            receipt,
+            explanation,
+            policy: attempt.policy.as_deref(),
+            actor: None,
+        })?;
         self.record(transition::settled(&message, &settlement, now));
         self.tally(&message.queue, Counted::Attempts);
         self.let_go(key, now)?;
@@ -84,6 +125,14 @@ impl Sqlite {
                 let block = self.set_block(&place, block, now)?;
                 if new {
                     self.record(transition::blocked(&place, &block, &Actor::engine(), now));
+                }
+                Ok(())
+            }
+            BlockChange::Renew(block) => {
+                for place in places(name) {
+                    if self.board.blocks.get(&place).is_some_and(|block| block.kind == BlockKind::Hold) {
+                        self.set_block(&place, block.clone(), now)?;
+                    }
                 }
                 Ok(())
             }
@@ -178,31 +227,25 @@ impl Sqlite {
         self.write(sql!("ready_delete"), place)?;
         let (outcome, reason, actor) = match ending {
             Ending::Cancelled(by) => (rows::CANCELLED, None, Some(by.0.as_str())),
-            Ending::Expired => (rows::EXPIRED, Some(FailureReason::Expired.code()), None),
+            Ending::Expired => (rows::EXPIRED, Some(FailureReason::Expired), None),
         };
-        let block = self.block_number();
-        self.write(
-            sql!("history_insert"),
-            params![
-                key.0,
-                progress.steps,
-                outcome,
-                progress.round,
-                0,
-                progress.attempts,
-                progress.crashes,
-                now.millis(),
-                now.millis(),
-                reason,
-                None::<i64>,
-                None::<i64>,
-                None::<String>,
-                None::<String>,
-                None::<String>,
-                actor,
-                block,
-            ],
-        )?;
+        self.append(&Row {
+            key,
+            seq: progress.steps,
+            outcome,
+            number: 0,
+            progress,
+            started_at: now,
+            finished_at: now,
+            reason,
+            next_due: None,
+            delay: None,
+            failure: None,
+            receipt: None,
+            explanation: None,
+            policy: None,
+            actor,
+        })?;
         self.finish(&stored.message, now)
     }
 

@@ -123,11 +123,12 @@ impl Roll {
 
     fn end(&mut self) -> End {
         let scope = self.pick(&[Scope::Destination, Scope::Destination, Scope::Channel]);
-        match self.below(10) {
+        match self.below(11) {
             0..3 => End::Sent,
             3..6 => End::Retry(Span::from_secs(self.pick(&[0, 1, 5, 30]))),
             6 => End::Failed(self.pick(FailureReason::ALL)),
             7..9 => End::Held(scope),
+            9 => End::Unreached(Span::from_secs(self.pick(&[0, 1, 5, 30]))),
             _ => End::Paused(scope, Span::from_secs(self.secs(40))),
         }
     }

@@ -264,6 +264,8 @@ pub(crate) enum End {
     Held(Scope),
     /// As a retry, and the provider asked everyone for that pause.
     Paused(Scope, Span),
+    /// As a retry, and nobody was reached: a hold that it probed goes on.
+    Unreached(Span),
 }
 
 /// A settlement as the engine would make it, of an attempt that ends at `now`.
@@ -289,6 +291,10 @@ pub(crate) fn settlement(claimed: &Claimed, end: End, now: Time) -> Settlement {
             let hold = Block::hold("401".into(), claimed.probe.map_or(0, |probes| probes + 1), now);
             (Next::Held, Some(Verdict::SenderFault), BlockChange::Set(scope, hold))
         }
+        End::Unreached(delay) => {
+            let hold = |probes| BlockChange::Renew(Block::hold("nobody".into(), probes + 1, now));
+            (retry(delay), Some(Verdict::Transient), claimed.probe.map_or(BlockChange::Keep, hold))
+        }
         End::Paused(scope, span) => {
             let pause = Block::pause("429".into(), now + span, now);
             (retry(span), Some(Verdict::Transient), BlockChange::Set(scope, pause))
@@ -305,6 +311,7 @@ pub(crate) fn settlement(claimed: &Claimed, end: End, now: Time) -> Settlement {
             Next::Retry { wait, .. } => Some(wait.delay),
             _ => None,
         },
+        policy: verdict.map(|_| "some policy".to_owned()),
         explanation: match next {
             Next::Sent(_) => lifecycle::accepted(progress.attempts),
             _ => "because".into(),

@@ -68,6 +68,7 @@ CREATE TABLE history (
   failure TEXT,                    -- JSON: verdict, category, code, text
   receipt TEXT,                    -- JSON: provider's id, code
   explanation TEXT,
+  policy TEXT,                     -- the one that applied, in one line, where it decided anything
   actor TEXT,
   block INTEGER NOT NULL,
   PRIMARY KEY (key, seq),
@@ -75,10 +76,10 @@ CREATE TABLE history (
   CHECK ((outcome IN (2, 4, 13)) = (next_due IS NOT NULL)),
   CHECK ((outcome IN (10, 12)) = (actor IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "history" VALUES(465909999206400000,0,1,0,1,1,0,1800000000000,1800000001000,NULL,NULL,NULL,NULL,'{"provider_id":"p-1","code":200}',NULL,NULL,2);
-INSERT INTO "history" VALUES(465910001303552000,0,3,0,1,1,0,1800000001000,1800000002000,1,NULL,NULL,'{"verdict":"permanent","category":"not_found","code":"404","text":"no such thing","rule":"http:404"}',NULL,'attempt 1 failed: 404 no such thing; not_found will not pass by trying again',NULL,5);
-INSERT INTO "history" VALUES(465910009692160000,0,10,0,0,0,0,1800000006000,1800000006000,NULL,NULL,NULL,NULL,NULL,NULL,'ana',6);
-INSERT INTO "history" VALUES(465910013886464000,0,2,0,1,1,0,1800000007000,1800000008000,NULL,1800000013000,5000,'{"verdict":"transient","category":"service_unavailable","code":"503","text":"busy"}',NULL,'attempt 1 failed: 503 busy; next try in 5s',NULL,7);
+INSERT INTO "history" VALUES(465909999206400000,0,1,0,1,1,0,1800000000000,1800000001000,NULL,NULL,NULL,NULL,'{"provider_id":"p-1","code":200}',NULL,'p: 4 attempts',NULL,2);
+INSERT INTO "history" VALUES(465910001303552000,0,3,0,1,1,0,1800000001000,1800000002000,1,NULL,NULL,'{"verdict":"permanent","category":"not_found","code":"404","text":"no such thing","rule":"http:404"}',NULL,'attempt 1 failed: 404 no such thing; not_found will not pass by trying again','p: 4 attempts',NULL,5);
+INSERT INTO "history" VALUES(465910009692160000,0,10,0,0,0,0,1800000006000,1800000006000,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'ana',6);
+INSERT INTO "history" VALUES(465910013886464000,0,2,0,1,1,0,1800000007000,1800000008000,NULL,1800000013000,5000,'{"verdict":"transient","category":"service_unavailable","code":"503","text":"busy"}',NULL,'attempt 1 failed: 503 busy; next try in 5s','p: 4 attempts',NULL,7);
 CREATE TABLE idempotency (
   tenant TEXT NOT NULL,
   idempotency_key TEXT NOT NULL,

@@ -78,6 +78,7 @@ CREATE TABLE history (
   failure TEXT,                    -- JSON: verdict, category, code, text
   receipt TEXT,                    -- JSON: provider's id, code
   explanation TEXT,
+  policy TEXT,                     -- the one that applied, in one line, where it decided anything
   actor TEXT,
   block INTEGER NOT NULL,
   PRIMARY KEY (key, seq),

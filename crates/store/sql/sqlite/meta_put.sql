@@ -1,0 +1,2 @@
+-- name, value
+INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)

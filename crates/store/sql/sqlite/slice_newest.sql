@@ -1,0 +1,2 @@
+-- index message_by_recipient
+SELECT max(slice) FROM message
