@@ -1,9 +1,10 @@
-//! One running Pombo: store, engine and HTTP door, wired together.
+//! One running Pombo: store, engine and HTTP door, wired together; or store and engine alone.
 //!
 //! It prints nothing and reads no environment, so that it can stand inside another program.
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +33,6 @@ pub struct Parts {
     pub config: Config,
     /// What sends through each channel; usually [`Config::channels`].
     pub channels: Channels,
-    /// Where the embedded store lives.
-    pub data: PathBuf,
     /// Where the HTTP door listens; port 0 is any free one.
     pub listen: SocketAddr,
     /// The lanes that this node works; all if none are named.
@@ -52,17 +51,23 @@ pub enum NodeError {
 /// The requests in flight when a node stops have this long to end, once everything sent is recorded.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
-/// A running node. Dropping it stops nothing well; call [`stop`](Node::stop).
+/// Store and engine at work, without a door. Dropping it stops nothing well; call [`stop`](Works::stop).
 #[derive(Debug)]
-pub struct Node {
+pub struct Works {
     pub store: Arc<dyn Store>,
     pub clock: Arc<SystemClock>,
-    /// Where the HTTP door listens.
-    pub address: SocketAddr,
     pub config: Config,
     data: PathBuf,
     setup: watch::Sender<Arc<Setup>>,
     engine: Engine,
+}
+
+/// A running node: works with a door. Dropping it stops nothing well; call [`stop`](Node::stop).
+#[derive(Debug)]
+pub struct Node {
+    /// Where the HTTP door listens.
+    pub address: SocketAddr,
+    works: Works,
     door: Door,
     stop_server: oneshot::Sender<()>,
     server: JoinHandle<io::Result<()>>,
@@ -119,8 +124,7 @@ impl Opened {
 
     /// Starts sending, and opens the door.
     pub async fn start(self, parts: Parts) -> Result<Node, NodeError> {
-        let Parts { config, channels, data, listen, lanes } = parts;
-        let Opened { store, clock, .. } = self;
+        let Parts { config, channels, listen, lanes } = parts;
         // The address first: a node that cannot be reached should not begin to send.
         let listening = async {
             let listener = TcpListener::bind(listen).await?;
@@ -128,9 +132,22 @@ impl Opened {
         };
         let (address, listener) =
             listening.await.map_err(|error| NodeError::Listen { address: listen, error })?;
+        let works = self.work(config, channels, lanes);
+        let door = Door::new(Arc::clone(&works.store), works.setup.subscribe(), works.clock.clone());
+        let (stop_server, stopping) = oneshot::channel();
+        let bounds = Bounds { grace: LAST_REQUESTS, ..Bounds::default() };
+        let serving = pombo_web::serve_within(listener, pombo_web::router(door.clone()), bounds, async {
+            let _ = stopping.await;
+        });
+        let server = tokio::spawn(serving);
+        info!(%address, data = %works.data.display(), "running");
+        Ok(Node { address, works, door, stop_server, server })
+    }
+
+    /// Starts sending, and opens no door. Works the lanes that are named; all if none are.
+    pub fn work(self, config: Config, channels: Channels, lanes: Vec<LaneName>) -> Works {
+        let Opened { store, clock, data } = self;
         let setup = Arc::new(config.setup());
-        let (setup_sender, setup_receiver) = watch::channel(Arc::clone(&setup));
-        let lanes = if lanes.is_empty() { config.lanes.keys().cloned().collect() } else { lanes };
         let unready: Vec<&str> =
             setup.channels.values().filter(|it| it.unready.is_some()).map(|it| it.name.as_str()).collect();
         if !unready.is_empty() {
@@ -140,27 +157,58 @@ impl Opened {
                 "these channels are not set up, and their messages will wait; see `pombo config check`"
             );
         }
-        let door = Door::new(Arc::clone(&store), setup_receiver, clock.clone());
-        let engine = Engine::start(Arc::clone(&store), setup, channels, clock.clone(), clock::seed(), &lanes);
-        let (stop_server, stopping) = oneshot::channel();
-        let bounds = Bounds { grace: LAST_REQUESTS, ..Bounds::default() };
-        let serving = pombo_web::serve_within(listener, pombo_web::router(door.clone()), bounds, async {
-            let _ = stopping.await;
-        });
-        let server = tokio::spawn(serving);
-        info!(%address, data = %data.display(), "running");
-        Ok(Node {
-            store,
-            clock,
-            address,
-            config,
-            data,
-            setup: setup_sender,
-            engine,
-            door,
-            stop_server,
-            server,
-        })
+        let engine = Engine::start(
+            Arc::clone(&store),
+            Arc::clone(&setup),
+            channels,
+            clock.clone(),
+            clock::seed(),
+            &lanes,
+        );
+        Works { store, clock, config, data, setup: watch::channel(setup).0, engine }
+    }
+}
+
+impl Works {
+    /// What is configured at present.
+    pub fn setup(&self) -> Arc<Setup> {
+        self.setup.borrow().clone()
+    }
+
+    /// Why this process can no longer do its work; waits as long as it can.
+    pub async fn broken(&self) -> String {
+        tokio::select! {
+            reason = store_broken(&*self.store) => reason,
+            () = self.engine.died() => "the engine ended by itself".to_owned(),
+        }
+    }
+
+    /// Takes no more work, finishes what is being sent for up to `grace`, records it, and closes.
+    pub async fn stop(self, grace: Duration) -> Result<(), NodeError> {
+        self.drain(grace).await?;
+        self.close().await
+    }
+
+    /// A store that breaks meanwhile ends the wait: nothing more can be recorded.
+    async fn drain(&self, grace: Duration) -> Result<(), NodeError> {
+        tokio::select! {
+            () = self.engine.stop(grace) => Ok(()),
+            reason = store_broken(&*self.store) => {
+                Err(NodeError::Store { folder: self.data.clone(), error: StoreError::Broken(reason) })
+            }
+        }
+    }
+
+    async fn close(self) -> Result<(), NodeError> {
+        self.store.close().await.map_err(|error| NodeError::Store { folder: self.data, error })
+    }
+}
+
+/// What a node has, its works have.
+impl Deref for Node {
+    type Target = Works;
+    fn deref(&self) -> &Works {
+        &self.works
     }
 }
 
@@ -176,42 +224,43 @@ impl Node {
 
     /// Reads the configuration again and goes on with it. One that cannot be used changes nothing.
     pub fn reload(&mut self, environment: &Environment) -> Result<(), Problems> {
-        let config = self.config.reload(environment)?;
+        let works = &mut self.works;
+        let config = works.config.reload(environment)?;
         let channels = config.channels()?;
-        if config.server != self.config.server {
+        if config.server != works.config.server {
             warn!(listen = %config.server.listen, "a new listening address takes effect with the next start");
         }
         let setup = Arc::new(config.setup());
-        self.engine.reload(Arc::clone(&setup), channels);
-        self.setup.send_replace(setup);
-        self.config = config;
+        works.engine.reload(Arc::clone(&setup), channels);
+        works.setup.send_replace(setup);
+        works.config = config;
         info!("the configuration was read again and is in effect");
         Ok(())
-    }
-
-    /// Why the store can no longer be trusted in this process; waits as long as it can be.
-    pub async fn broken(&self) -> String {
-        let mut broken = self.store.broken();
-        match broken.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_default(),
-            Err(_) => std::future::pending().await,
-        }
     }
 
     /// Takes nothing new, finishes what is being sent for up to `grace`, records it, and closes.
     pub async fn stop(self, grace: Duration) -> Result<(), NodeError> {
         self.door.close();
-        self.engine.stop(grace).await;
+        self.works.drain(grace).await?;
         let _ = self.stop_server.send(());
         match self.server.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => warn!(%error, "the HTTP door did not close well"),
             Err(error) => warn!(%error, "the HTTP door did not close well"),
         }
-        self.store.close().await.map_err(|error| NodeError::Store { folder: self.data, error })
+        self.works.close().await
     }
 }
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Why the store can no longer be trusted in this process; waits as long as it can be.
+async fn store_broken(store: &dyn Store) -> String {
+    let mut broken = store.broken();
+    match broken.wait_for(Option::is_some).await {
+        Ok(reason) => reason.clone().unwrap_or_default(),
+        Err(_) => "the store's thread ended by itself".to_owned(),
+    }
 }

@@ -49,7 +49,7 @@ fn unquoted(rest: &str) -> Option<String> {
 }
 
 /// A key with the digest of the request that it came with.
-pub(crate) fn of(key: String, request: &[u8]) -> Idempotency {
+pub fn of(key: String, request: &[u8]) -> Idempotency {
     Idempotency { key, fingerprint: fingerprint(request) }
 }
 

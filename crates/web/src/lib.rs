@@ -23,6 +23,7 @@ use pombo_store::Store;
 use tokio::sync::{Semaphore, watch};
 
 pub use auth::{Access, Caller, Role, UnknownRole, digest};
+pub use idempotency::of as idempotency;
 pub use route::{ROUTES, Route, router};
 pub use server::{Bounds, serve, serve_within};
 

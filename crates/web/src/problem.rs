@@ -168,7 +168,7 @@ impl Problem {
         Problem::new(
             Code::NotFound,
             "there is no message with this id",
-            "ids look like `msg_` and 32 hex digits, or a UUID; find one with GET /v1/messages",
+            "ids look like `msg_` and 32 hex digits, or a UUID; GET /v1/messages and `pombo messages list` show them",
         )
     }
 

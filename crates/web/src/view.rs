@@ -101,6 +101,7 @@ struct AttemptView<'a> {
     error: Option<&'a str>,
     next_delay_ms: Option<u64>,
     explanation: &'a str,
+    policy: Option<&'a str>,
 }
 
 impl<'a> From<&'a Attempt> for AttemptView<'a> {
@@ -117,6 +118,7 @@ impl<'a> From<&'a Attempt> for AttemptView<'a> {
             error: failure.map(|failure| failure.text.as_str()),
             next_delay_ms: attempt.next_delay.map(Span::millis),
             explanation: &attempt.explanation,
+            policy: attempt.policy.as_deref(),
         }
     }
 }

@@ -92,7 +92,7 @@ impl Standing {
         }
         let release = match &place.destination {
             None => format!("`pombo channels release {}`", place.channel),
-            Some(_) => format!("POST /v1/channels/{}/release with this destination", place.channel),
+            Some(to) => format!("`pombo channels release {} --destination {to}`", place.channel),
         };
         let (state, hint) = match block.kind {
             BlockKind::Operator => ("held", format!("an operator held it; {release} lets it go on")),
@@ -199,6 +199,10 @@ fn own_channel(call: &Call) -> Result<Arc<ChannelSetup>, Problem> {
     let setup = call.door.setup();
     let found = setup.channels.get(call.name.as_str()).filter(|channel| channel.tenant == call.caller.tenant);
     found.cloned().ok_or_else(|| {
-        Problem::new(Code::NotFound, "there is no channel of this name", "GET /v1/channels lists them")
+        Problem::new(
+            Code::NotFound,
+            "there is no channel of this name",
+            "GET /v1/channels and `pombo channels list` show them",
+        )
     })
 }

@@ -41,7 +41,11 @@ pub(crate) async fn classify(call: Call) -> Result<Response, Problem> {
         (Some(name), _) => {
             let own = setup.channels.get(name.as_str()).filter(|channel| channel.tenant == caller.tenant);
             if own.is_none() {
-                fields.wrong("channel", "there is no such channel", "GET /v1/channels lists them");
+                fields.wrong(
+                    "channel",
+                    "there is no such channel",
+                    "GET /v1/channels and `pombo channels list` show them",
+                );
             }
             own.map(|channel| channel.rules.clone())
         }

@@ -97,6 +97,7 @@ async fn attempts_and_the_end_are_told() {
         failure: Some(failure),
         next_delay: None,
         explanation: "a permanent error is not retried".into(),
+        policy: Some("webhook: 8 attempts".into()),
     };
     let mut progress = claimed[0].progress;
     progress.attempts = 1;
@@ -121,6 +122,7 @@ async fn attempts_and_the_end_are_told() {
             "number": 1, "started_at": NOW.to_string(), "finished_at": NOW.to_string(), "outcome": "failed",
             "verdict": "permanent", "category": "invalid_recipient", "code": "404", "error": "no such number",
             "next_delay_ms": null, "explanation": "a permanent error is not retried",
+            "policy": "webhook: 8 attempts",
         }])
     );
     assert_eq!((&read["attempt_count"], &read["next_attempt_at"]), (&json!(1), &Value::Null));
