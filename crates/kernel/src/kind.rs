@@ -21,9 +21,13 @@ pub enum ChannelKind {
     Webhook,
     /// Counts and forgets. For benchmarks.
     Null,
+    /// A channel that the embedding program brings along. No file can name it.
+    #[serde(skip)]
+    Own,
 }
 
 impl ChannelKind {
+    /// Those that a configuration can name.
     pub const ALL: [ChannelKind; 6] = [
         ChannelKind::Evolution,
         ChannelKind::Smtp,
@@ -41,6 +45,7 @@ impl ChannelKind {
             ChannelKind::Tiss => "tiss",
             ChannelKind::Webhook => "webhook",
             ChannelKind::Null => "null",
+            ChannelKind::Own => "own",
         }
     }
 }

@@ -392,13 +392,14 @@ impl Found {
 
 /// Content that a channel of this kind takes.
 fn example(channel: &ChannelSetup) -> &'static str {
-    use crate::kind::ChannelKind::{Evolution, Null, Resend, Smtp, Tiss, Webhook};
+    use crate::kind::ChannelKind::{Evolution, Null, Own, Resend, Smtp, Tiss, Webhook};
     match channel.kind {
         Evolution => "write {\"text\": \"…\"} or {\"media\": {…}}",
         Smtp | Resend => "write {\"subject\": \"…\", \"text\": \"…\"}",
         Tiss => "write {\"xml\": \"…\"}",
         Webhook => "write {\"body\": {…}}",
         Null => "write {}",
+        Own => "write what the channel's own code takes",
     }
 }
 

@@ -3,6 +3,7 @@
 //! Exit 0 is success, 1 failure, 2 wrong usage. A command's result goes to standard output and everything else
 //! to standard error, so that results can be piped.
 
+mod bench;
 mod channels;
 mod classify;
 mod config;
@@ -124,6 +125,8 @@ enum Command {
     /// Check a configuration, print an example or the schema
     #[command(subcommand)]
     Config(config::Verb),
+    /// Measure: the benchmark workloads, one JSON line each
+    Bench(bench::Bench),
     /// Print completions for a shell
     #[command(after_help = "Example:\n  pombo completions bash > /etc/bash_completion.d/pombo")]
     Completions { shell: clap_complete::Shell },
@@ -161,6 +164,7 @@ fn perform(cli: Cli) -> Result<(), Trouble> {
         Command::Policy(verb) => policy::run(verb, shared),
         Command::Classify(args) => classify::run(args, shared),
         Command::Config(verb) => config::run(verb, shared),
+        Command::Bench(args) => work(bench::run(args, shared)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "pombo", &mut script);

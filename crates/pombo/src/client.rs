@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(first.retry_after, Some(Span::from_secs(2)));
         assert_eq!(first.errors[0].field, "to");
         let second = refused(client.get("/").await.unwrap_err());
-        assert_eq!(second.code, "HTTP_502");
+        assert_eq!(second.code, "BAD_ANSWER");
     }
 
     #[tokio::test]

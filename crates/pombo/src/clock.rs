@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "this is where time and chance enter")]
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pombo_kernel::time::{Clock, Time};
 use tracing::warn;
@@ -65,10 +65,24 @@ fn offset(before: i64, elapsed_ms: i64, wall_ms: i64) -> Offset {
 }
 
 fn wall_ms() -> i64 {
-    let millis = |duration: std::time::Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     match SystemTime::now().duration_since(UNIX_EPOCH) {
         Ok(since) => millis(since),
         Err(before) => -millis(before.duration()),
+    }
+}
+
+/// Time since its start, for measuring. It knows no dates.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    pub fn start() -> Stopwatch {
+        Stopwatch(Instant::now())
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
     }
 }
 

@@ -234,6 +234,31 @@ impl Config {
         Ok(Config { source, profile, lanes, routes, channels, policies, limits, server })
     }
 
+    /// Adds a channel that no file can name: one of the embedding program. It is checked like any other.
+    pub(crate) fn add(&mut self, name: &str, channel: Channel) -> Result<(), Problems> {
+        let mut reading = Reading::default();
+        let path = joined("channels", name);
+        match name.parse::<ChannelName>() {
+            Err(bad) => reading.problems.say(&path, "not a name", bad.to_string()),
+            Ok(name) if self.channels.contains_key(&name) => {
+                let hint = "choose another name; a configuration without channels has one of each kind";
+                reading.problems.say(&path, "the configuration has a channel of this name", hint);
+            }
+            Ok(name) => {
+                channel::check_timeout(&mut reading, &path, channel.common.attempt_timeout);
+                for (index, rule) in channel.rules.iter().enumerate() {
+                    channel::check_rule(&mut reading, &format!("{path}.rules[{index}]"), rule);
+                }
+                let added = BTreeMap::from([(name, channel)]);
+                check_channel_policies(&mut reading, &added, &self.policies);
+                if reading.problems.0.is_empty() {
+                    self.channels.extend(added);
+                }
+            }
+        }
+        if reading.problems.0.is_empty() { Ok(()) } else { Err(reading.problems) }
+    }
+
     /// The policy of that name.
     pub fn policy(&self, name: &str) -> Option<&Policy> {
         self.policies.get(name)

@@ -100,7 +100,7 @@ impl Stage {
         opened.admin_key(Some(&key)).await?;
         let free = tokio::net::TcpListener::bind(listen).await.is_ok();
         let listen = if free { listen } else { SocketAddr::new(listen.ip(), 0) };
-        let parts = Parts { config, channels, data: data.to_owned(), listen, lanes: Vec::new() };
+        let parts = Parts { config, channels, listen, lanes: Vec::new() };
         let node = opened.start(parts).await?;
         let client = Client::new(&node.url(), Some(&key))?;
         Ok(Stage { node, key, sandbox, client, dice: Dice::seeded(clock::seed()), sent_in: 0 })

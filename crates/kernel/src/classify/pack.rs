@@ -30,6 +30,7 @@ pub(super) fn of(kind: ChannelKind) -> Vec<&'static [Compiled]> {
         ChannelKind::Smtp => vec![&packs.smtp, &packs.fault],
         ChannelKind::Tiss => vec![&packs.fault, &packs.tiss],
         ChannelKind::Null => vec![&packs.fault],
+        ChannelKind::Own => vec![&packs.fault, &packs.http],
     }
 }
 

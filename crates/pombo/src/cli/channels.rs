@@ -15,7 +15,7 @@ pub(crate) enum Verb {
     #[command(after_help = "Example:\n  pombo channels hold crm --reason 'maintenance until noon'")]
     Hold {
         name: String,
-        /// One destination of it only, such as a URL's host
+        /// One destination of it only: a URL's host, with its port if that is given
         #[arg(long)]
         destination: Option<String>,
         /// Why, for whoever looks
@@ -25,7 +25,7 @@ pub(crate) enum Verb {
     /// Let a channel go on
     Release {
         name: String,
-        /// One destination of it only, such as a URL's host
+        /// One destination of it only: a URL's host, with its port if that is given
         #[arg(long)]
         destination: Option<String>,
     },
@@ -58,6 +58,11 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
         out::document(&document);
     } else {
         out::line(done);
+        let still = document["destinations"].as_array().into_iter().flatten();
+        for place in still.filter(|_| path.ends_with("/release")) {
+            let (to, state) = (word(place, "destination"), word(place, "state"));
+            out::note(format!("`{to}` is still {state} by itself; see `pombo channels list`"));
+        }
     }
     Ok(())
 }
@@ -82,36 +87,32 @@ fn body(destination: Option<String>, reason: Option<String>) -> Value {
 }
 
 fn list(items: &[Value]) {
-    let mut table =
-        Table::new(["channel", "kind", "policy", "state", "why", "what next"]).painted(3, state_paint);
+    let mut table = Table::new(["channel", "kind", "policy", "state", "why"])
+        .painted(3, state_paint)
+        .cut(4, 20)
+        .spare([2, 1]);
+    let mut hints = Vec::new();
     for item in items {
-        let policy = word(&item["policy"], "name");
-        table.row([
-            word(item, "name"),
-            word(item, "kind"),
-            policy,
-            word(item, "state"),
-            why(item),
-            next(item),
-        ]);
+        let (name, policy) = (word(item, "name"), word(&item["policy"], "name"));
+        table.row([name.clone(), word(item, "kind"), policy, word(item, "state"), word(item, "reason")]);
+        hints.push((name, word(item, "hint")));
         for place in item["destinations"].as_array().into_iter().flatten() {
-            let name = format!("  {}", word(place, "destination"));
-            table.row([name, String::new(), String::new(), word(place, "state"), why(place), next(place)]);
+            let name = word(place, "destination");
+            let indented = format!("  {name}");
+            let none = String::new;
+            table.row([indented, none(), none(), word(place, "state"), word(place, "reason")]);
+            hints.push((name, word(place, "hint")));
         }
     }
     table.print();
+    let paint = Paint::stdout();
+    for (name, hint) in hints.iter().filter(|(_, hint)| !hint.is_empty()) {
+        out::line(format!("{} {name}: {hint}", paint.cyan("hint:")));
+    }
 }
 
 fn state_paint(paint: Paint, text: &str) -> String {
     if text.trim_end() == "ok" { paint.green(text) } else { paint.yellow(text) }
-}
-
-fn why(item: &Value) -> String {
-    out::clipped(&word(item, "reason"), 50)
-}
-
-fn next(item: &Value) -> String {
-    word(item, "hint")
 }
 
 fn word(value: &Value, key: &str) -> String {

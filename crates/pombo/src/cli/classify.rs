@@ -29,7 +29,7 @@ pub(crate) struct Classify {
     /// The error as it was seen: a code and its words, or what broke, such as `timeout`
     error: Vec<String>,
     /// HTTP status or SMTP code, instead of one at the start of the error
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(100..=999))]
     status: Option<u16>,
     /// Enhanced status code of SMTP, such as 5.1.1
     #[arg(long, value_parser = enhanced)]
@@ -327,12 +327,14 @@ fn summary(groups: BTreeMap<(&'static str, String, String), Group>, total: u64) 
     groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.count));
     let unknown: u64 =
         groups.iter().filter(|((_, _, rule), _)| rule == "none").map(|(_, group)| group.count).sum();
-    let mut table = Table::new(["count", "verdict", "category", "rule", "for example"]);
+    let mut table = Table::new(["count", "verdict", "category", "rule", "for example"]).cut(4, 12).spare([3]);
     for ((verdict, category, rule), group) in groups {
         let count = group.count.to_string();
         table.row([count, verdict.to_owned(), category, rule, out::clipped(&group.example, 60)]);
     }
-    let mut lines = if table.is_empty() { Vec::new() } else { table.lines(Paint::stdout()) };
+    let room = out::width().unwrap_or(usize::MAX);
+    let mut lines = if table.is_empty() { Vec::new() } else { table.lines_within(room, Paint::stdout()) };
+
     lines.push(format!("{total} errors, {unknown} that no rule knows"));
     lines
 }

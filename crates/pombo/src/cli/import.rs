@@ -161,7 +161,7 @@ fn keyed(text: &[u8], number: u64, salt: &str) -> Result<Vec<u8>, String> {
     struct Own {
         idempotency_key: Option<serde_json::Value>,
     }
-    let own: Own = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let own: Own = serde_json::from_slice(text).map_err(|error| not_json(&error))?;
     if text.first() != Some(&b'{') {
         return Err("a line must be one JSON object".to_owned());
     }
@@ -178,6 +178,12 @@ fn keyed(text: &[u8], number: u64, salt: &str) -> Result<Vec<u8>, String> {
     let mut line = format!("{{\"idempotency_key\":\"{key}\"{comma}").into_bytes();
     line.extend(inner);
     Ok(line)
+}
+
+/// What is wrong with a line, and where in it: the line's own number is known better here than by the parser.
+fn not_json(error: &serde_json::Error) -> String {
+    let (text, place) = (error.to_string(), format!(" at line {} column {}", error.line(), error.column()));
+    format!("{} at column {}", text.strip_suffix(&place).unwrap_or(&text), error.column())
 }
 
 fn hex(bytes: &[u8]) -> String {

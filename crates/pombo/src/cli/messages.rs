@@ -1,13 +1,16 @@
 //! `pombo messages`: list, show, cancel, import.
 
 use clap::{Args, Subcommand};
+use pombo_kernel::content;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::time::{Span, Time};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::out::{self, Paint, Table};
 use super::send::attempt_line;
 use super::{Shared, Trouble, import};
-use crate::client::{Client, Message, Payload};
+use crate::client::{Client, ClientError, Message, Payload};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -85,19 +88,20 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
     match verb {
         Verb::List(args) => list(&client, &args, shared).await,
         Verb::Show { id } => {
-            let document = client.get(&format!("/v1/messages/{id}")).await?;
+            let Document { json, message } = get(&client, &format!("/v1/messages/{id}")).await?;
             if shared.json {
-                out::document(&document);
+                out::written(&json);
             } else {
-                let message: Message = client.read(document)?;
-                story(&message, Paint::stdout()).iter().for_each(out::line);
+                let obstacle = obstacle(&client, &message).await;
+                story(&message, obstacle, Paint::stdout()).iter().for_each(out::line);
             }
             Ok(())
         }
         Verb::Cancel { id } => {
-            let document = client.post(&format!("/v1/messages/{id}/cancel"), Payload::default()).await?;
+            let path = format!("/v1/messages/{id}/cancel");
+            let Document { json, .. } = post(&client, &path, Payload::default()).await?;
             if shared.json {
-                out::document(&document);
+                out::written(&json);
             } else {
                 out::line(format!("{id} cancelled"));
             }
@@ -105,6 +109,52 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
         }
         Verb::Import(args) => import::run(&client, &args, shared).await,
     }
+}
+
+/// A message as the server wrote it, and as it is read here.
+pub(crate) struct Document {
+    pub(crate) json: String,
+    pub(crate) message: Message,
+}
+
+pub(crate) async fn get(client: &Client, path: &str) -> Result<Document, ClientError> {
+    read(client, &client.call(http::Method::GET, path, Payload::default()).await?)
+}
+
+pub(crate) async fn post(client: &Client, path: &str, payload: Payload) -> Result<Document, ClientError> {
+    read(client, &client.call(http::Method::POST, path, payload).await?)
+}
+
+fn read(client: &Client, body: &[u8]) -> Result<Document, ClientError> {
+    let message = client.parse(body)?;
+    Ok(Document { json: String::from_utf8_lossy(body).into_owned(), message })
+}
+
+/// What keeps a message that is due from being sent, if its channel or destination waits.
+pub(crate) async fn obstacle(client: &Client, message: &Message) -> Option<String> {
+    if message.state != "pending" {
+        return None;
+    }
+    let channels = client.get("/v1/channels").await.ok()?;
+    let channel = channels["items"].as_array()?.iter().find(|it| it["name"] == message.channel)?;
+    let kind = channel["kind"].as_str()?.parse().ok()?;
+    let destination = content::destination(kind, &message.channel, &message.to);
+    let here = |place: &&serde_json::Value| place["destination"].as_str() == Some(&destination);
+    let waiting = channel["destinations"].as_array()?.iter().find(here);
+    let (what, place) = match waiting {
+        _ if channel["state"] != "ok" => (format!("channel `{}`", message.channel), channel),
+        Some(place) => (format!("`{destination}`"), place),
+        None => return None,
+    };
+    let word = |key: &str| place[key].as_str().unwrap_or_default();
+    Some(format!("{what} is {}: {}; {}", word("state"), word("reason"), word("hint")))
+}
+
+/// A page of a list; its items as the server wrote them.
+#[derive(Debug, Deserialize)]
+struct Page {
+    items: Vec<Box<RawValue>>,
+    next_cursor: Option<String>,
 }
 
 /// Most messages that are asked for at a time.
@@ -122,15 +172,16 @@ async fn list(client: &Client, args: &List, shared: &Shared) -> Result<(), Troub
         if let Some(cursor) = &cursor {
             query.append_pair("cursor", cursor);
         }
-        let page = client.get(&format!("/v1/messages?{}", query.finish())).await?;
-        let items = page["items"].as_array().cloned().unwrap_or_default();
-        for item in items.into_iter().take(left) {
+        let path = format!("/v1/messages?{}", query.finish());
+        let page = client.call(http::Method::GET, &path, Payload::default()).await?;
+        let page: Page = client.parse(&page)?;
+        for item in page.items.into_iter().take(left) {
             left -= 1;
             shown += 1;
             if shared.json {
-                out::object(&item);
+                out::line(item.get());
             } else {
-                row(&mut table, &client.read(item)?);
+                row(&mut table, &client.parse(item.get().as_bytes())?);
             }
         }
         // Long lists appear page by page instead of at the end.
@@ -138,7 +189,7 @@ async fn list(client: &Client, args: &List, shared: &Shared) -> Result<(), Troub
             table.print();
             table = heading();
         }
-        cursor = page["next_cursor"].as_str().map(str::to_owned);
+        cursor = page.next_cursor;
         if cursor.is_none() {
             break;
         }
@@ -177,13 +228,16 @@ fn filters(args: &List) -> Vec<(&'static str, String)> {
 fn heading() -> Table {
     Table::new(["id", "state", "channel", "to", "attempts", "accepted", "last error"])
         .painted(1, Paint::state)
+        .cut(3, 12)
+        .cut(6, 12)
+        .spare([5, 4, 2])
 }
 
 fn row(table: &mut Table, message: &Message) {
     let most = message.max_attempts.map(|most| format!("/{most}")).unwrap_or_default();
     let error = message.last_error.as_ref().map(|error| match &error.code {
-        Some(code) => format!("{} ({code})", error.category),
-        None => error.category.clone(),
+        Some(code) if *code != error.category => format!("{} ({code})", error.category),
+        _ => error.category.clone(),
     });
     table.row([
         message.id.clone(),
@@ -197,7 +251,7 @@ fn row(table: &mut Table, message: &Message) {
 }
 
 /// One message: what it is, where it stands, and every attempt.
-fn story(message: &Message, paint: Paint) -> Vec<String> {
+fn story(message: &Message, obstacle: Option<String>, paint: Paint) -> Vec<String> {
     let mut lines = vec![paint.bold(&message.id)];
     let mut say = |what: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -213,6 +267,7 @@ fn story(message: &Message, paint: Paint) -> Vec<String> {
     say("reference", message.reference.clone());
     say("accepted", message.created_at.map(|time| time.to_string()));
     say("next try", message.next_attempt_at.map(|time| time.to_string()));
+    say("waits", obstacle);
     let took = message.created_at.zip(message.finished_at).map(|(from, to)| took(to.since(from)));
     say("finished", message.finished_at.map(|time| format!("{time}{}", took.unwrap_or_default())));
     say("provider", message.provider_id.clone());
@@ -220,7 +275,7 @@ fn story(message: &Message, paint: Paint) -> Vec<String> {
     say("attempts", Some(format!("{}{most}", message.attempt_count)));
     for attempt in &message.attempts {
         let when = attempt.started_at.map(|time| format!("{time} ")).unwrap_or_default();
-        lines.push(format!("  {}{}", paint.dim(&when), attempt_line(attempt, paint).trim_start()));
+        lines.push(format!("  {}{}", paint.dim(&when), attempt_line(attempt, paint)));
     }
     lines
 }

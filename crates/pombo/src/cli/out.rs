@@ -296,7 +296,7 @@ mod tests {
         table.row(["msg_1".into(), "https://crm.example".into(), "today".into(), "unavailable".into()]);
         assert_eq!(table.lines_within(80, Paint::PLAIN)[1], "msg_1  https://crm.example  today  unavailable");
         assert_eq!(table.lines_within(40, Paint::PLAIN)[1], "msg_1  https://crm.…  today  unavailable");
-        assert_eq!(table.lines_within(23, Paint::PLAIN)[1], "msg_1  https:/…  unava…");
+        assert_eq!(table.lines_within(23, Paint::PLAIN)[1], "msg_1  https:…  unavai…");
         assert!(table.lines_within(23, Paint::PLAIN).iter().all(|line| line.chars().count() <= 23));
     }
 

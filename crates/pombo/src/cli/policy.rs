@@ -198,9 +198,7 @@ fn preview_lines(policy: &Policy, paint: Paint) -> Vec<String> {
     lines.push(String::new());
     lines.extend(sketch(&steps, paint));
     let end = steps.last().map_or_else(|| "0s".to_owned(), |step| range(step.earliest, step.latest));
-    lines.push(format!(
-        "A message that always fails is a dead letter after {end}, besides the attempts themselves."
-    ));
+    lines.push(format!("Always failing: a dead letter after {end}, besides the attempts."));
     lines.push(format!("A provider that asks for a longer wait gets it, up to {}.", policy.max_hint));
     if let Some(expiry) = policy.expires_after {
         lines.push(format!("A message that is still unsent {expiry} after it was accepted is given up."));

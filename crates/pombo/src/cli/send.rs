@@ -6,12 +6,12 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use pombo_kernel::time::{Span, Time};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::messages::{self, Document};
 use super::out::{self, Paint};
 use super::{Shared, Trouble};
-use super::messages::{self, Document};
-use crate::client::{Attempt, Client, ClientError, Message, Payload};
+use crate::client::{Attempt, Client, ClientError, Payload};
 
 #[derive(Debug, Args)]
 #[command(
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: Send, shared: &Shared) -> Result<(), Trouble> {
     follow(&client, &message.id, shared).await
 }
 
-/// The request. Its content goes out as it was written: receivers see those very bytes.
+/// The request. Its content goes out as it was written: the receiver is to see those very bytes.
 fn request(args: &Send) -> Result<String, Trouble> {
     let content = match (&args.text, &args.content, &args.content_file) {
         (Some(text), _, _) => parsed(&json!({"text": text}).to_string(), "--text")?,
@@ -94,28 +94,20 @@ fn request(args: &Send) -> Result<String, Trouble> {
         (None, None, Some(file)) => parsed(&read(file)?, &file.display().to_string())?,
         (None, None, None) => return Err(Trouble::usage("nothing to send").hint("give --text or --content")),
     };
-    let mut request = Map::new();
-    request.insert("channel".into(), json!(args.channel));
-    request.insert("to".into(), json!(args.to));
-    let mut given = |key: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            request.insert(key.into(), value);
-        }
-    };
-    given("type", args.kind.as_ref().map(|it| json!(it)));
-    given("lane", args.lane.as_ref().map(|it| json!(it)));
-    given("priority", args.priority.map(|it| json!(it)));
-    given("send_at", args.send_at.map(|it| json!(it)));
-    given("expires_after", args.expires_after.map(|it| json!(it)));
-    given("reference", args.reference.as_ref().map(|it| json!(it)));
-    given("ordering_key", args.ordering_key.as_ref().map(|it| json!(it)));
-    #[derive(Serialize)]
-    struct Request {
-        #[serde(flatten)]
-        rest: Map<String, Value>,
-    }
-    let _ = Request { rest: request };
-    todo!()
+    let fields = [
+        ("channel", Some(json!(args.channel))),
+        ("to", Some(json!(args.to))),
+        ("type", args.kind.as_ref().map(|it| json!(it))),
+        ("lane", args.lane.as_ref().map(|it| json!(it))),
+        ("priority", args.priority.map(|it| json!(it))),
+        ("send_at", args.send_at.map(|it| json!(it))),
+        ("expires_after", args.expires_after.map(|it| json!(it))),
+        ("reference", args.reference.as_ref().map(|it| json!(it))),
+        ("ordering_key", args.ordering_key.as_ref().map(|it| json!(it))),
+    ];
+    let given = fields.into_iter().filter_map(|(key, value)| Some(format!("{}:{}", json!(key), value?)));
+    let given: Vec<String> = given.chain([format!("\"content\":{content}")]).collect();
+    Ok(format!("{{{}}}", given.join(",")))
 }
 
 fn parsed(text: &str, whence: &str) -> Result<Box<RawValue>, Trouble> {
@@ -146,11 +138,12 @@ async fn follow(client: &Client, id: &str, shared: &Shared) -> Result<(), Troubl
     let path = format!("/v1/messages/{id}");
     let mut shown = 0;
     let mut pause = QUICKEST_LOOK;
+    let mut waits_for: Option<String> = None;
     if !shared.json {
         out::line(format!("{id} accepted"));
     }
     loop {
-        let document = match client.get(&path).await {
+        let Document { json, message } = match messages::get(client, &path).await {
             Ok(document) => document,
             // The message is safe in the store; a server that restarts will answer again.
             Err(ClientError::Unreachable { .. }) if pause < SLOWEST_LOOK => {
@@ -160,21 +153,28 @@ async fn follow(client: &Client, id: &str, shared: &Shared) -> Result<(), Troubl
             }
             Err(error) => return Err(error.into()),
         };
-        let message: Message = client.read(document.clone())?;
         for attempt in message.attempts.iter().skip(shown) {
             if !shared.json {
-                out::line(attempt_line(attempt, paint));
+                out::line(format!("  {}", attempt_line(attempt, paint)));
             }
             pause = QUICKEST_LOOK;
         }
         shown = shown.max(message.attempts.len());
         if !message.is_finished() {
+            // Nothing moves: perhaps something stands in the way, which the waiting person should know.
+            if !shared.json && pause >= SLOWEST_LOOK {
+                let obstacle = messages::obstacle(client, &message).await;
+                if obstacle != waits_for {
+                    obstacle.iter().for_each(|it| out::note(format!("  waits: {it}")));
+                    waits_for = obstacle;
+                }
+            }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(SLOWEST_LOOK);
             continue;
         }
         if shared.json {
-            out::document(&document);
+            out::written(&json);
         } else {
             let reason =
                 message.failure_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -187,16 +187,71 @@ async fn follow(client: &Client, id: &str, shared: &Shared) -> Result<(), Troubl
 /// One attempt: how it ended, why, and what comes next.
 pub(crate) fn attempt_line(attempt: &Attempt, paint: Paint) -> String {
     let outcome = paint.state(&attempt.outcome);
-    let why = match (&attempt.explanation, &attempt.error) {
-        (Some(explanation), _) if !explanation.is_empty() => explanation.clone(),
-        (_, Some(error)) => error.clone(),
-        _ => String::new(),
-    };
     let code = attempt.code.as_ref().map(|code| format!(" {code}")).unwrap_or_default();
-    let next = attempt
-        .next_delay_ms
-        .map(|ms| format!(", next try in {}", Span::from_millis(ms)))
-        .unwrap_or_default();
-    let why = if why.is_empty() { why } else { format!(" · {}", out::clipped(&why, 120)) };
-    format!("  attempt {} {outcome}{code}{why}{next}", attempt.number)
+    let why = attempt.explanation.as_deref().or(attempt.error.as_deref()).unwrap_or_default();
+    // The explanation is a whole sentence; what stands before it here need not be said twice.
+    let said = format!("attempt {} failed: ", attempt.number);
+    let why = why.strip_prefix(&said).unwrap_or(why);
+    let why = attempt.code.as_ref().and_then(|code| why.strip_prefix(code.as_str())).unwrap_or(why);
+    let why = why.trim_start_matches([' ', ':', ';']);
+    let plain = why.is_empty() || attempt.outcome == "sent";
+    let why = if plain { String::new() } else { format!(" · {}", out::clipped(why, 200)) };
+    format!("attempt {} {outcome}{code}{why}", attempt.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(outcome: &str, code: Option<&str>, explanation: &str) -> String {
+        let attempt = Attempt {
+            number: 2,
+            outcome: outcome.to_owned(),
+            code: code.map(str::to_owned),
+            explanation: Some(explanation.to_owned()),
+            ..Attempt::default()
+        };
+        attempt_line(&attempt, Paint::PLAIN)
+    }
+
+    #[test]
+    fn an_attempt_is_told_once() {
+        assert_eq!(line("sent", None, "attempt 2 was accepted"), "attempt 2 sent");
+        assert_eq!(
+            line("retry", Some("503"), "attempt 2 failed: 503 busy; next try in 5s: policy webhook"),
+            "attempt 2 retry 503 · busy; next try in 5s: policy webhook"
+        );
+        assert_eq!(
+            line("held", Some("401"), "401: the fault is ours (unauthorized)"),
+            "attempt 2 held 401 · the fault is ours (unauthorized)"
+        );
+        assert_eq!(
+            line("failed", None, "attempt 2 failed: nobody home; that was attempt 2 of 2"),
+            "attempt 2 failed · nobody home; that was attempt 2 of 2"
+        );
+    }
+
+    #[test]
+    fn content_goes_out_as_it_was_written() {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            send: Send,
+        }
+        let content = r#"{"body":{"z":1,"a":12345678901234567890123,"f":1.10}}"#;
+        let line = Line::parse_from([
+            "send",
+            "--channel",
+            "crm",
+            "--to",
+            "x",
+            "--priority",
+            "7",
+            "--content",
+            content,
+        ]);
+        let request = request(&line.send).unwrap();
+        assert_eq!(request, format!(r#"{{"channel":"crm","to":"x","priority":7,"content":{content}}}"#));
+    }
 }

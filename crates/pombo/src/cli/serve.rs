@@ -15,6 +15,7 @@ use tracing::{error, info, warn};
 
 use super::out::{self, Paint};
 use super::{ConfigArgs, Shared, Trouble};
+use crate::client::DEFAULT_SERVER;
 use crate::config::{Config, Environment, suggestion};
 use crate::log;
 use crate::node::{self, Node, NodeError, Parts};
@@ -87,7 +88,7 @@ pub(crate) async fn run(args: Serve, shared: &Shared) -> Result<(), Trouble> {
     let made = opened.admin_key(given.as_deref()).await?;
     let listen = args.listen.unwrap_or(config.server.listen);
     let channels = config.channels()?;
-    let parts = Parts { config, channels, data: args.data.clone(), listen, lanes: args.lanes.clone() };
+    let parts = Parts { config, channels, listen, lanes: args.lanes.clone() };
     let node = opened.start(parts).await?;
     greet(&node, &args, made.as_deref(), shared);
     watch(node, &mut signals, args.grace.to_std()).await
@@ -210,7 +211,7 @@ impl From<NodeError> for Trouble {
                     other => other.to_string(),
                 };
                 Trouble::new(what, "STORE_UNAVAILABLE").why(why).hint(
-                    "is another Pombo running there? Otherwise look at the folder's rights and its disk",
+                    "choose another folder with --data, or look at this one: its rights, its disk, who else uses it",
                 )
             }
             NodeError::Listen { address, error } => {
@@ -267,11 +268,17 @@ fn greet(node: &Node, args: &Serve, made: Option<&str>, shared: &Shared) {
     out::line("");
     match made {
         Some(key) => {
-            out::line(format!("An admin key was made. It is shown only now: {}", paint.bold(key)));
+            out::line("An admin key was made. It is shown only now. From another terminal:");
             out::line("");
-            out::line(format!("  export POMBO_API_KEY={key}"));
+            out::line(format!("  export POMBO_API_KEY={}", paint.bold(key)));
         }
-        None => out::line("Try it from another terminal, with your key in POMBO_API_KEY:"),
+        None => {
+            out::line("Try it from another terminal, with your key in POMBO_API_KEY:");
+            out::line("");
+        }
+    }
+    if node.url() != DEFAULT_SERVER {
+        out::line(format!("  export POMBO_SERVER={}", node.url()));
     }
     let channel = ready.first().map_or("webhook", |(name, _)| name.as_str());
     out::line(format!(

@@ -76,13 +76,21 @@ impl Trouble {
 
     /// The lines that a person reads.
     pub(crate) fn lines(&self, paint: Paint) -> Vec<String> {
-        let why = self.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        // A server's answer names its first problem in its detail and hint; it need not be said twice.
+        let (why, listed, hint) = match (&self.problems[..], &self.hint) {
+            ([first], Some(hint)) if first.hint == *hint => (self.why.clone(), 0, Some(hint)),
+            ([first, ..], Some(hint)) if first.hint == *hint => {
+                (Some(format!("{} problems", self.problems.len())), self.problems.len(), None)
+            }
+            (problems, hint) => (self.why.clone(), problems.len(), hint.as_ref()),
+        };
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let mut lines = vec![format!("{} {} ({}){why}", paint.red("error:"), self.what, self.code)];
-        for problem in &self.problems {
+        for problem in self.problems.iter().take(listed) {
             lines.push(format!("  {}: {}", paint.bold(&problem.path), problem.what));
             lines.push(format!("    {} {}", paint.cyan("hint:"), problem.hint));
         }
-        if let Some(hint) = &self.hint {
+        if let Some(hint) = hint {
             lines.push(format!("{} {hint}", paint.cyan("hint:")));
         }
         lines
@@ -133,10 +141,14 @@ impl From<ClientError> for Trouble {
                     .hint("start one with `pombo serve`, or name another with --server or POMBO_SERVER")
             }
             ClientError::Refused(problem) => {
-                let hint = match (problem.hint, problem.status) {
-                    (Some(hint), _) => hint,
-                    (None, 401 | 403) => "set POMBO_API_KEY to a key that may do this".to_owned(),
-                    (None, _) => String::new(),
+                // The server speaks to whoever writes requests; here a person types commands.
+                let hint = match problem.code.as_str() {
+                    "UNAUTHORIZED" => {
+                        "set POMBO_API_KEY to the key that the first start of `pombo serve` printed, or to its \
+                         POMBO_ADMIN_KEY"
+                            .to_owned()
+                    }
+                    _ => problem.hint.unwrap_or_default(),
                 };
                 let list =
                     problem.errors.into_iter().map(|item| Problem::new(item.field, item.reason, item.hint));
@@ -156,6 +168,37 @@ impl From<ClientError> for Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn refused(fields: &[&str]) -> Vec<String> {
+        let errors = fields.iter().map(|field| crate::client::FieldProblem {
+            field: (*field).to_owned(),
+            reason: "is odd".to_owned(),
+            hint: format!("mend {field}"),
+        });
+        let problem = crate::client::Refusal {
+            title: "A field cannot be accepted".to_owned(),
+            code: "INVALID_FIELD".to_owned(),
+            detail: Some(format!("{}: is odd", fields[0])),
+            hint: Some(format!("mend {}", fields[0])),
+            errors: errors.collect(),
+            ..Default::default()
+        };
+        Trouble::from(ClientError::Refused(Box::new(problem))).lines(Paint::PLAIN)
+    }
+
+    #[test]
+    fn what_a_server_refused_is_said_once() {
+        let one = ["error: A field cannot be accepted (INVALID_FIELD): to: is odd", "hint: mend to"];
+        assert_eq!(refused(&["to"]), one);
+        let two = [
+            "error: A field cannot be accepted (INVALID_FIELD): 2 problems",
+            "  to: is odd",
+            "    hint: mend to",
+            "  lane: is odd",
+            "    hint: mend lane",
+        ];
+        assert_eq!(refused(&["to", "lane"]), two);
+    }
 
     #[test]
     fn an_error_says_what_why_and_what_next() {

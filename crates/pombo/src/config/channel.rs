@@ -69,6 +69,8 @@ pub enum Settings {
     Tiss(Tiss),
     Webhook(WebhookSettings),
     Null(Null),
+    /// A channel that the embedding program brought along, ready to send.
+    Own(Arc<dyn pombo_channels::Channel>),
 }
 
 /// WhatsApp through Evolution API.
@@ -152,6 +154,7 @@ impl Channel {
             Settings::Tiss(_) => ChannelKind::Tiss,
             Settings::Webhook(_) => ChannelKind::Webhook,
             Settings::Null(_) => ChannelKind::Null,
+            Settings::Own(_) => ChannelKind::Own,
         }
     }
 
@@ -168,14 +171,14 @@ impl Channel {
             Settings::Smtp(it) => host(&it.url),
             Settings::Resend(it) => it.base_url.host_str().unwrap_or_default().to_owned(),
             Settings::Tiss(it) => host(&it.url),
-            Settings::Webhook(_) | Settings::Null(_) => String::new(),
+            Settings::Webhook(_) | Settings::Null(_) | Settings::Own(_) => String::new(),
         }
     }
 
     /// Why nothing can be sent through it, and what to do; nothing if it can.
     pub fn unready(&self) -> Option<String> {
         let kind = self.kind();
-        if matches!(kind, ChannelKind::Webhook | ChannelKind::Null) {
+        if matches!(kind, ChannelKind::Webhook | ChannelKind::Null | ChannelKind::Own) {
             return None;
         }
         let honest = format!("this version does not send through {kind} yet");
@@ -191,6 +194,7 @@ impl Channel {
         Ok(match (&self.settings, self.unready()) {
             (Settings::Webhook(settings), _) => Arc::new(Webhook::new(settings)?),
             (Settings::Null(_), _) => Arc::new(pombo_channels::null::Null::default()),
+            (Settings::Own(channel), _) => Arc::clone(channel),
             (_, reason) => Arc::new(Unready { reason: reason.unwrap_or_default() }),
         })
     }
@@ -212,7 +216,7 @@ impl Channel {
             Settings::Smtp(it) => need(it.url.is_some(), "SMTP_URL"),
             Settings::Resend(it) => need(it.api_key.is_some(), "RESEND_API_KEY"),
             Settings::Tiss(it) => need(it.url.is_some(), "TISS_URL"),
-            Settings::Webhook(_) | Settings::Null(_) => {}
+            Settings::Webhook(_) | Settings::Null(_) | Settings::Own(_) => {}
         }
         names
     }
@@ -247,7 +251,7 @@ pub fn default_policy(kind: ChannelKind) -> &'static str {
         ChannelKind::Smtp => "smtp",
         ChannelKind::Resend => "resend",
         ChannelKind::Tiss => "claims",
-        ChannelKind::Webhook | ChannelKind::Null => "webhook",
+        ChannelKind::Webhook | ChannelKind::Null | ChannelKind::Own => "webhook",
     }
 }
 
@@ -286,7 +290,7 @@ fn settings_keys(kind: ChannelKind) -> Vec<Key> {
         ChannelKind::Resend => keys_of::<Resend>(),
         ChannelKind::Tiss => keys_of::<Tiss>(),
         ChannelKind::Webhook => [keys_of::<WebhookSettings>(), keys_of::<WebhookFiles>()].concat(),
-        ChannelKind::Null => keys_of::<Null>(),
+        ChannelKind::Null | ChannelKind::Own => keys_of::<Null>(),
     }
 }
 
@@ -310,17 +314,18 @@ pub(super) fn read(reading: &mut Reading, path: &str, mut table: Table, folder: 
         }
     }
     let common: Common = reading.section(path, common);
-    let most = Span::from_mins(10);
-    if common.attempt_timeout == Span::ZERO || common.attempt_timeout > most {
-        let what = format!("{} is out of bounds", common.attempt_timeout);
-        reading.problems.say(
-            joined(path, "attempt_timeout"),
-            what,
-            format!("more than nothing, at most {most}"),
-        );
-    }
+    check_timeout(reading, path, common.attempt_timeout);
     let settings = read_settings(reading, path, kind, settings, folder);
     Some(Channel { common, retry, rules: rules.unwrap_or_default(), settings })
+}
+
+pub(super) fn check_timeout(reading: &mut Reading, path: &str, timeout: Span) {
+    let most = Span::from_mins(10);
+    if timeout == Span::ZERO || timeout > most {
+        let what = format!("{timeout} is out of bounds");
+        let hint = format!("more than nothing, at most {most}");
+        reading.problems.say(joined(path, "attempt_timeout"), what, hint);
+    }
 }
 
 fn read_kind(reading: &mut Reading, path: &str, value: Option<Value>) -> Option<ChannelKind> {
@@ -389,7 +394,7 @@ fn read_settings(
             let it: WebhookSettings = reading.section(path, own);
             Settings::Webhook(read_webhook(reading, path, it, &files, folder))
         }
-        ChannelKind::Null => Settings::Null(reading.section(path, table)),
+        ChannelKind::Null | ChannelKind::Own => Settings::Null(reading.section(path, table)),
     }
 }
 
@@ -497,13 +502,17 @@ fn read_rules(reading: &mut Reading, path: &str, value: Value) -> Vec<Rule> {
         let before = reading.problems.0.len();
         let rule: Option<Rule> = reading.section_with(&here, table, &required);
         let Some(rule) = rule.filter(|_| reading.problems.0.len() == before) else { continue };
-        for bad in Rules::check(std::slice::from_ref(&rule)) {
-            let at = bad.field.map_or_else(|| here.clone(), |field| joined(&here, field));
-            reading.problems.say(at, bad.problem, bad.hint);
-        }
+        check_rule(reading, &here, &rule);
         rules.push(rule);
     }
     rules
+}
+
+pub(super) fn check_rule(reading: &mut Reading, here: &str, rule: &Rule) {
+    for bad in Rules::check(std::slice::from_ref(rule)) {
+        let at = bad.field.map_or_else(|| here.to_owned(), |field| joined(here, field));
+        reading.problems.say(at, bad.problem, bad.hint);
+    }
 }
 
 /// The settings of each kind beside the common ones, one object a kind.
@@ -520,7 +529,7 @@ impl JsonSchema for Channel {
                 ChannelKind::Resend => Resend::json_schema(generator),
                 ChannelKind::Tiss => Tiss::json_schema(generator),
                 ChannelKind::Webhook => WebhookSettings::json_schema(generator),
-                ChannelKind::Null => Null::json_schema(generator),
+                ChannelKind::Null | ChannelKind::Own => Null::json_schema(generator),
             };
             let mut properties = Map::new();
             let about = "What it sends through: evolution, smtp, resend, tiss, webhook or null.";

@@ -9,7 +9,9 @@ use serde::Serialize;
 pub struct Problem {
     /// The key at fault, such as `lanes.bulk.workers`; or the file, where the fault is the file's.
     pub path: String,
+    /// What is wrong with it.
     pub what: String,
+    /// What to do about it.
     pub hint: String,
 }
 

@@ -11,7 +11,7 @@ use pombo_store::{Store, StoreError, Story};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::out::{Paint, Painting, Table, clipped};
+use crate::cli::out::{Paint, Painting, Table, clipped, width};
 
 /// One thing that happened, in words.
 #[derive(Clone, Debug, Serialize)]
@@ -269,7 +269,7 @@ impl Sums {
             return lines;
         }
         lines.push(String::new());
-        let mut table = Table::new(["  dead because", "category", "count", "for example"]);
+        let mut table = Table::new(["  dead because", "category", "count", "for example"]).cut(3, 16);
         for group in &self.groups {
             table.row([
                 format!("  {}", group.reason),
@@ -278,7 +278,7 @@ impl Sums {
                 clipped(&format!("{}: {}", group.example, group.explanation), 110),
             ]);
         }
-        lines.extend(table.lines(paint));
+        lines.extend(table.lines_within(width().unwrap_or(usize::MAX), paint));
         lines
     }
 }
