@@ -155,6 +155,16 @@ fn a_second_opening_of_the_same_folder_is_refused_and_says_why() {
     Sqlite::open(folder.path(), Dice::seeded(3), &[7; 32]).unwrap();
 }
 
+#[cfg(unix)]
+#[test]
+fn nobody_else_can_look_into_a_new_folder() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let _store = Sqlite::open(&data, Dice::seeded(1), &[7; 32]).unwrap();
+    assert_eq!(std::fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
 #[test] // RELIABILITY: an older binary refuses a newer schema
 fn a_newer_schema_and_a_strangers_file_are_refused_unharmed() {
     let folder = tempfile::tempdir().unwrap();
