@@ -9,6 +9,8 @@ use std::sync::Arc;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::message::ClaimKey;
 use pombo_kernel::name::LaneName;
+#[cfg(feature = "planted")]
+use pombo_kernel::planted;
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Span, Time};
@@ -84,19 +86,29 @@ pub enum Effect {
     Stopped,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Lane {
     workers: usize,
     /// Asked for, being sent, or not durably settled.
     taken: usize,
     /// A claim is under way; another would only make two small ones of a large one.
     asking: bool,
+    /// The node's claims did not hold all the time since it asked: somebody may have taken over the answer.
+    doubted: bool,
 }
 
 #[derive(Debug)]
 struct Sending {
     claimed: Arc<Claimed>,
     started_at: Time,
+}
+
+/// Whether a claim that was answered late may still be acted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    Held,
+    /// The lease ended and began anew while the answer was on its way.
+    Doubted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,8 +158,7 @@ impl Core {
         }
         for (name, setup) in &self.setup.lanes {
             if self.only.is_empty() || self.only.contains(name) {
-                let lane =
-                    self.lanes.entry(name.clone()).or_insert(Lane { workers: 0, taken: 0, asking: false });
+                let lane = self.lanes.entry(name.clone()).or_default();
                 lane.workers = usize::from(setup.workers);
             }
         }
@@ -165,6 +176,9 @@ impl Core {
                 effects.push(Effect::Heartbeat { until: now + LEASE });
             }
             Event::Alive { since } => {
+                if now.since(self.alive_since) >= LEASE {
+                    self.lanes.values_mut().for_each(|lane| lane.doubted = lane.asking);
+                }
                 self.alive_since = self.alive_since.max(since);
                 if matches!(self.phase, Phase::Starting | Phase::Running) {
                     effects.push(Effect::TakeOver { max: TAKE_OVER });
@@ -181,9 +195,9 @@ impl Core {
                 effects.extend(self.settle_lost(&lost, now, dice));
             }
             Event::Claimed { lane, asked, claimed } => {
-                self.asked(&lane);
+                let trust = self.asked(&lane);
                 self.free(&lane, asked - claimed.len().min(asked));
-                effects.extend(self.send_all(claimed, now, dice));
+                effects.extend(self.send_all(claimed, trust, now, dice));
                 effects.extend(self.ask(&lane, now));
             }
             Event::ClaimFailed { lane, asked } => {
@@ -218,7 +232,8 @@ impl Core {
                 }
             }
             Event::GraceOver => {
-                let late: Vec<ClaimKey> = self.sending.keys().copied().collect();
+                let mut late: Vec<ClaimKey> = self.sending.keys().copied().collect();
+                late.sort_unstable();
                 let text = "it was still being sent when the process had to stop";
                 let fault = Fault { kind: FaultKind::Interrupted, text: text.into() };
                 for key in late {
@@ -242,10 +257,15 @@ impl Core {
         }
     }
 
-    fn asked(&mut self, lane: &LaneName) {
-        if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.asking = false;
+    /// The lane's claim is answered; whether what it got is certainly still ours.
+    fn asked(&mut self, lane: &LaneName) -> Trust {
+        let Some(lane) = self.lanes.get_mut(lane) else { return Trust::Doubted };
+        lane.asking = false;
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::LateClaimTrusted) {
+            return Trust::Held;
         }
+        if std::mem::take(&mut lane.doubted) { Trust::Doubted } else { Trust::Held }
     }
 
     fn ask_all(&mut self, now: Time) -> Vec<Effect> {
@@ -274,13 +294,13 @@ impl Core {
     }
 
     /// Sends what may be sent now; gives the rest back.
-    fn send_all(&mut self, claimed: Vec<Claimed>, now: Time, dice: &mut Dice) -> Vec<Effect> {
+    fn send_all(&mut self, claimed: Vec<Claimed>, trust: Trust, now: Time, dice: &mut Dice) -> Vec<Effect> {
         let mut effects = Vec::new();
         let mut unsent = Vec::new();
         for claimed in claimed {
             let key = claimed.key;
             let expired = claimed.message.expires_at.is_some_and(|deadline| deadline <= now);
-            if expired || self.silent(now) || self.phase != Phase::Running {
+            if expired || trust == Trust::Doubted || self.silent(now) || self.phase != Phase::Running {
                 self.settling.insert(key, Some(claimed.message.queue.lane.clone()));
                 unsent.push(key);
                 continue;
@@ -311,6 +331,10 @@ impl Core {
     fn replied(&mut self, key: ClaimKey, reply: Reply, now: Time, dice: &mut Dice) -> Option<Effect> {
         let Sending { claimed, started_at } = self.sending.remove(&key)?;
         self.settling.insert(key, Some(claimed.message.queue.lane.clone()));
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::SlotFreedEarly) {
+            self.free(&claimed.message.queue.lane, 1);
+        }
         let channel = self.setup.channels.get(&claimed.message.queue.channel);
         let end = End::Reply(reply);
         let settlement =

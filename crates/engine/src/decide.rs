@@ -1,11 +1,13 @@
 //! From a claimed message and the reply to its attempt, to what is written down.
 
+use std::borrow::Cow;
+
 use pombo_kernel::classify::{Meaning, Scope, Verdict};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::hint;
 use pombo_kernel::lifecycle::{self, Case, Certainty, Failure, Heard, Next, Outcome};
 use pombo_kernel::message::{Attempt, AttemptFailure};
-use pombo_kernel::policy::Policy;
+use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Fault, FaultKind, Refusal, Reply};
 use pombo_kernel::setup::ChannelSetup;
 use pombo_kernel::time::Time;
@@ -68,12 +70,13 @@ pub fn settlement(
 }
 
 /// The policy that applies to this message: its channel's, with what the message itself asked for.
-fn policy_of(claimed: &Claimed, channel: Option<&ChannelSetup>) -> Policy {
-    let base = channel.map(|channel| channel.policy.clone()).unwrap_or_else(|| {
-        Policy::built_in("webhook", pombo_kernel::policy::Profile::Production).expect("it is built in")
-    });
+fn policy_of<'a>(claimed: &Claimed, channel: Option<&'a ChannelSetup>) -> Cow<'a, Policy> {
+    let base = match channel {
+        Some(channel) => Cow::Borrowed(&channel.policy),
+        None => Cow::Owned(Policy::built_in("webhook", Profile::Production).expect("it is built in")),
+    };
     match &claimed.message.body.retry {
-        Some(changes) => base.with(changes),
+        Some(changes) => Cow::Owned(base.with(changes)),
         None => base,
     }
 }

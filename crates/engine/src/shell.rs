@@ -283,11 +283,11 @@ fn log(settlement: &Settlement, settled: Settled) {
     match &settlement.next {
         Next::Sent(_) => {}
         Next::Retry { due, .. } => {
-            info!(%message_id, attempt, verdict, category, code, %due, "retry scheduled")
+            info!(%message_id, attempt, verdict, category, code, %due, "retry scheduled");
         }
         Next::Failed(reason) => info!(%message_id, attempt, verdict, category, code, %reason, "failed"),
         Next::Held => {
-            error!(%message_id, attempt, category, code, "held: the fault is ours and a person must act")
+            error!(%message_id, attempt, category, code, "held: the fault is ours and a person must act");
         }
     }
 }

@@ -13,6 +13,8 @@ pub mod kind;
 pub mod lifecycle;
 pub mod message;
 pub mod name;
+#[cfg(feature = "planted")]
+pub mod planted;
 pub mod policy;
 pub mod reply;
 pub mod request;

@@ -8,6 +8,8 @@ use crate::block::{Block, BlockChange};
 use crate::classify::{Meaning, Verdict};
 use crate::dice::Dice;
 use crate::message::{AttemptOutcome, FailureReason, Progress};
+#[cfg(feature = "planted")]
+use crate::planted;
 use crate::policy::Policy;
 use crate::reply::Receipt;
 use crate::time::{Span, Time};
@@ -202,7 +204,10 @@ fn after_failure(
             "nobody knows whether it went out, and the channel holds such messages for an operator".into(),
         );
     }
-    if failure.meaning.verdict == Verdict::Permanent {
+    let permanent = failure.meaning.verdict == Verdict::Permanent;
+    #[cfg(feature = "planted")]
+    let permanent = permanent && !planted::is(planted::Bug::PermanentRetried);
+    if permanent {
         return give_up(
             FailureReason::PermanentError,
             format!("{} will not pass by trying again", failure.meaning.category),

@@ -38,7 +38,7 @@ const STRANGERS: [(&str, &[&str]); 6] = [
 
 /// Pure crates, without a clock, chance, logs, SQL or network of their own.
 const KERNEL: &[&str] = &["jiff", "regex", "schemars", "serde", "serde_json", "thiserror", "toml", "url"];
-const KERNEL_TESTS: &[&str] = &["proptest"];
+const KERNEL_TESTS: &[&str] = &["divan", "proptest"];
 
 const LICENCES: &[&str] = &[
     "0BSD",
@@ -113,6 +113,25 @@ fn crates_keep_to_their_own_trade() {
         }
     }
     refuse(wrong, "SQL belongs in store, providers' protocols in channels, HTTP doors in web");
+}
+
+#[test]
+fn planted_bugs_are_for_the_simulators_tests_alone() {
+    let mut wrong = Vec::new();
+    for package in ours() {
+        let name = text(package, "name");
+        let switched_on = |dependency: &&Value| list(dependency, "features").any(|it| it == "planted");
+        for dependency in list(package, "dependencies").filter(switched_on) {
+            if name != "pombo-sim" || dependency["kind"] != "dev" {
+                wrong.push(format!("{name} -> {}", text(dependency, "name")));
+            }
+        }
+        let by_default = package["features"]["default"].as_array().into_iter().flatten();
+        if by_default.filter_map(Value::as_str).any(|feature| feature.contains("planted")) {
+            wrong.push(format!("{name}, by default"));
+        }
+    }
+    refuse(wrong, "a bug that can be switched on must not be in any build that somebody runs");
 }
 
 #[test]

@@ -263,7 +263,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Answers the node's claims with nothing, those that wait and those that may still come.
     fn stop_claims(&self, node: NodeId) -> Answer<'_, ()>;
 
-    /// Says that the node is alive and its claims hold until then.
+    /// Says that the node is alive and its claims hold until then, or longer if it has said so before.
     fn heartbeat(&self, node: NodeId, lease_until: Time) -> Answer<'_, ()>;
 
     /// Takes over up to `max` messages whose holder is gone. Each is in doubt: perhaps sent, perhaps not.

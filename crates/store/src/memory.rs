@@ -16,6 +16,8 @@ use pombo_kernel::message::{
     Actor, Attempt, ClaimId, ClaimKey, Draft, FailureReason, Message, Progress, QueueName, State,
 };
 use pombo_kernel::name::{ChannelName, LaneName, Tenant};
+#[cfg(feature = "planted")]
+use pombo_kernel::planted;
 use pombo_kernel::time::Time;
 use pombo_kernel::turns::{BITE, Pass};
 
@@ -218,7 +220,8 @@ impl Core for Memory {
     }
 
     fn heartbeat(&mut self, node: NodeId, lease_until: Time) -> Result<(), StoreError> {
-        self.leases.insert(node, lease_until);
+        let lease = self.leases.entry(node).or_default();
+        *lease = lease_until.max(*lease);
         Ok(())
     }
 
@@ -298,6 +301,10 @@ impl Core for Memory {
         }
         let message = row.message.clone();
         model.records.push(transition::cancelled(&message, by, now));
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::RecordMissing) {
+            model.records.pop();
+        }
         model.count(&message, Counted::Cancelled);
         model.give_up(&message, State::Cancelled { at: now, by: by.clone() }, now);
         Ok(Cancelled::Done)
@@ -540,7 +547,13 @@ impl Model {
     /// Ends a claim, if it is still the one that is shown. The message, and when it was due.
     fn give_back(&mut self, key: ClaimKey) -> Option<(Arc<Message>, Time)> {
         let row = self.messages.get(&key.message.key()).filter(|row| row.message.id == key.message)?;
-        let hold = self.claims.get(&key.message.key()).filter(|hold| hold.claim == key.claim)?;
+        let hold = self.claims.get(&key.message.key())?;
+        let valid = hold.claim == key.claim;
+        #[cfg(feature = "planted")]
+        let valid = valid || planted::is(planted::Bug::NoTokenCheck);
+        if !valid {
+            return None;
+        }
         let given_back = (row.message.clone(), hold.due);
         self.claims.remove(&key.message.key());
         Some(given_back)

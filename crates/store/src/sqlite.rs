@@ -357,7 +357,8 @@ impl Core for Sqlite {
     }
 
     fn heartbeat(&mut self, node: NodeId, lease_until: Time) -> Result<(), StoreError> {
-        self.claims.leases.insert(node, lease_until);
+        let lease = self.claims.leases.entry(node).or_default();
+        *lease = lease_until.max(*lease);
         Ok(())
     }
 

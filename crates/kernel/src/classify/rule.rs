@@ -65,6 +65,30 @@ pub struct Rule {
     pub note: Option<String>,
 }
 
+impl Rule {
+    /// A rule with that answer and no question yet: it needs one, such as a name or words, to be of use.
+    pub fn new(verdict: Verdict, category: impl Into<String>) -> Rule {
+        Rule {
+            id: None,
+            status: None,
+            enhanced: None,
+            name: None,
+            fault: None,
+            stage: None,
+            contains: None,
+            contains_all: None,
+            matches: None,
+            verdict,
+            category: category.into(),
+            destination_fault: false,
+            suppress: false,
+            scope: Scope::default(),
+            wait: None,
+            note: None,
+        }
+    }
+}
+
 /// One text or number, or a list of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneOf(pub Vec<String>);

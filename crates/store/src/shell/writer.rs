@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use pombo_kernel::message::ClaimKey;
+#[cfg(feature = "planted")]
+use pombo_kernel::planted;
 use pombo_kernel::time::{Clock, Span, Time};
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
@@ -196,6 +198,10 @@ impl<C: Core> Writer<C> {
         }
         if self.core.expire(EXPIRE_AT_ONCE, now)? < EXPIRE_AT_ONCE {
             self.serve_claims(group, now)?;
+        }
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::AckBeforeCommit) {
+            group.tells.drain(..).for_each(|tell| tell(Ok(())));
         }
         self.core.commit(now, &(self.entropy)()).map(Some)
     }

@@ -6,6 +6,8 @@ use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{Actor, FailureReason, Message, Progress, QueueName};
 use pombo_kernel::name::Tenant;
+#[cfg(feature = "planted")]
+use pombo_kernel::planted;
 use pombo_kernel::time::{Span, Time};
 use rusqlite::params;
 
@@ -209,6 +211,10 @@ impl Sqlite {
         let ending = Ending::Cancelled(by.clone());
         self.end_waiting(&stored, due, progress, &ending, now)?;
         self.record(transition::cancelled(&stored.message, by, now));
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::RecordMissing) {
+            self.records.pop();
+        }
         self.tally(&stored.message.queue, Counted::Cancelled);
         Ok(Cancelled::Done)
     }

@@ -10,6 +10,8 @@ on_every_store! {
     the_claims_of_a_living_node_are_left_alone,
     a_lease_ends_at_the_millisecond_it_says,
     a_heartbeat_extends_the_lease,
+    a_heartbeat_that_comes_late_does_not_shorten_the_lease,
+    a_claim_that_was_taken_from_its_holder_stays_so,
     a_node_that_never_said_it_lives_has_no_lease,
     only_as_many_as_asked_for_and_the_oldest_claims_first,
     an_age_alone_takes_nothing_over,
@@ -46,6 +48,29 @@ fn the_claims_of_a_living_node_are_left_alone(w: &mut World<impl Fresh>) {
     w.pass(secs(59));
     assert_eq!(w.take_over(TWO, 10), []);
     assert_eq!(w.settle(&claimed, End::Sent), Settled::Done);
+}
+
+// fault 47
+fn a_heartbeat_that_comes_late_does_not_shorten_the_lease(w: &mut World<impl Fresh>) {
+    w.heartbeat(ONE, secs(60));
+    w.accept(draft());
+    w.claim_one();
+    w.heartbeat(ONE, secs(45));
+    w.pass(secs(59));
+    assert_eq!(w.take_over(TWO, 10), []);
+}
+
+// fault 43
+fn a_claim_that_was_taken_from_its_holder_stays_so(w: &mut World<impl Fresh>) {
+    w.heartbeat(ONE, secs(60));
+    w.accept(draft());
+    let claimed = w.claim_one();
+    w.core.disown(claimed.key);
+    w.commit();
+    w.reopen();
+    w.reopen();
+    assert_eq!(w.take_over(TWO, 10).len(), 1);
+    assert_eq!(w.settle(&claimed, End::Sent), Settled::Stale);
 }
 
 fn a_lease_ends_at_the_millisecond_it_says(w: &mut World<impl Fresh>) {

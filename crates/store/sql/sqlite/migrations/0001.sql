@@ -83,7 +83,7 @@ CREATE TABLE history (
   block INTEGER NOT NULL,
   PRIMARY KEY (key, seq),
   CHECK ((outcome IN (3, 11)) = (reason IS NOT NULL)),
-  CHECK ((outcome IN (2, 4, 13)) = (next_due IS NOT NULL)),
+  CHECK ((outcome = 2 OR outcome = 4 OR outcome = 13) = (next_due IS NOT NULL)),
   CHECK ((outcome IN (10, 12)) = (actor IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 

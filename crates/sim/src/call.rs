@@ -1,0 +1,115 @@
+//! Calls on the store that are under way, and what comes of them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use pombo_kernel::block::{Block, BlockKind};
+use pombo_kernel::id::MessageId;
+use pombo_kernel::message::{Actor, ClaimKey, Draft};
+use pombo_kernel::name::Tenant;
+use pombo_kernel::time::Time;
+use pombo_store::{
+    Accepted, Ask, Cancelled, Claimed, Conflict, NodeId, Place, Settled, Settlement, Store, StoreError,
+};
+
+/// Who called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// A life of a node.
+    Life(u64),
+    /// A producer or an operator, who outlives the process.
+    Outside,
+}
+
+/// What is wanted of the store.
+#[derive(Clone, Debug)]
+pub(crate) enum Call {
+    Heartbeat { node: NodeId, until: Time, since: Time },
+    TakeOver { node: NodeId, max: usize },
+    Claim(Ask),
+    StopClaims(NodeId),
+    Settle { settlements: Vec<Settlement>, tries: u32 },
+    Release { keys: Vec<ClaimKey>, tries: u32 },
+    Accept { drafts: Vec<Draft>, tries: u32 },
+    Cancel(MessageId),
+    Hold(Place, Time),
+    Lift(Place),
+}
+
+/// What the store answered.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    Nothing(Result<(), StoreError>),
+    Claimed(Result<Vec<Claimed>, StoreError>),
+    Settled(Result<Vec<Settled>, StoreError>),
+    Accepted(Result<Vec<Result<Accepted, Conflict>>, StoreError>),
+    Cancelled(Result<Cancelled, StoreError>),
+    Lifted(Result<bool, StoreError>),
+}
+
+/// A call that the store has not answered yet.
+pub(crate) struct Pending {
+    pub(crate) caller: Caller,
+    pub(crate) call: Call,
+    answer: Pin<Box<dyn Future<Output = Answered>>>,
+}
+
+impl Pending {
+    /// Makes the call: the store has its job when this returns.
+    pub(crate) fn start(store: Arc<dyn Store>, caller: Caller, call: Call) -> Pending {
+        let said = call.clone();
+        let answer = Box::pin(async move {
+            match said {
+                Call::Heartbeat { node, until, .. } => Answered::Nothing(store.heartbeat(node, until).await),
+                Call::TakeOver { node, max } => Answered::Claimed(store.take_over(node, max).await),
+                Call::Claim(ask) => Answered::Claimed(store.claim(ask).await),
+                Call::StopClaims(node) => Answered::Nothing(store.stop_claims(node).await),
+                Call::Settle { settlements, .. } => Answered::Settled(store.settle(settlements).await),
+                Call::Release { keys, .. } => Answered::Settled(store.release(keys).await),
+                Call::Accept { drafts, .. } => Answered::Accepted(store.accept(drafts).await),
+                Call::Cancel(id) => Answered::Cancelled(store.cancel(Tenant::default(), id, ana()).await),
+                Call::Hold(place, now) => {
+                    let reason = "maintenance".into();
+                    let block =
+                        Block { kind: BlockKind::Operator, reason, since: now, until: None, probes: 0 };
+                    Answered::Nothing(store.block(place, block, ana()).await)
+                }
+                Call::Lift(place) => Answered::Lifted(store.unblock(place, ana()).await),
+            }
+        });
+        let mut pending = Pending { caller, call, answer };
+        // Nothing is answered before the writer's turn; this only hands the job over.
+        let early = pending.poll();
+        debug_assert!(early.is_none(), "answered before the writer's turn: {early:?}");
+        pending
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<Answered> {
+        match self.answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answered) => Some(answered),
+            Poll::Pending => None,
+        }
+    }
+}
+
+fn ana() -> Actor {
+    Actor("ana".into())
+}
+
+impl Call {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Call::Heartbeat { .. } => "heartbeat",
+            Call::TakeOver { .. } => "take over",
+            Call::Claim(_) => "claim",
+            Call::StopClaims(_) => "stop claims",
+            Call::Settle { .. } => "settle",
+            Call::Release { .. } => "release",
+            Call::Accept { .. } => "accept",
+            Call::Cancel(_) => "cancel",
+            Call::Hold(..) => "hold",
+            Call::Lift(_) => "lift",
+        }
+    }
+}

@@ -1,0 +1,493 @@
+//! What must always hold, checked against what the provider took, what producers were told, and what the audit says.
+//!
+//! The oracle follows the committed audit record by record and keeps its own model of every message from it. It
+//! decides nothing from what the engine thinks.
+
+mod claims;
+mod expect;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use pombo_kernel::block::{BlockKind, Gate};
+use pombo_kernel::id::MessageId;
+use pombo_kernel::message::{Message, Progress, State, StateName};
+use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::time::Time;
+use pombo_store::audit::{Event, Record};
+use pombo_store::core::Reading;
+use pombo_store::{Counted, Filter, Place, StoreError};
+
+use crate::plan::Plan;
+pub(crate) use claims::Holder;
+use claims::{Claim, Start};
+
+/// A promise that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Its number among the invariants; 0 for what no invariant speaks of.
+    pub invariant: u8,
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let meaning = match self.invariant {
+            1 => "conservation",
+            2 => "acknowledged and sent only when durable",
+            3 => "an end is final",
+            4 => "one live claim, and a stale one changes nothing",
+            5 => "attempts within the policy",
+            6 => "a permanent error or a held doubt is not retried",
+            7 => "the next attempt within its bounds",
+            8 => "no send after expiry, cancel or pause",
+            10 => "one message a key",
+            11 => "deliveries bounded by faults",
+            12 => "the audit tells everything",
+            13 => "slots",
+            15 => "everything comes to an end",
+            _ => "beyond the invariants",
+        };
+        write!(f, "invariant {} ({meaning}): {}", self.invariant, self.what)
+    }
+}
+
+impl From<StoreError> for Violation {
+    fn from(error: StoreError) -> Violation {
+        Violation { invariant: 0, what: format!("the store cannot be read: {error}") }
+    }
+}
+
+pub(crate) type Checked<T = ()> = Result<T, Violation>;
+
+pub(crate) fn broken<T>(invariant: u8, what: fmt::Arguments<'_>) -> Checked<T> {
+    Err(Violation { invariant, what: what.to_string() })
+}
+
+/// Returns with a violation unless the condition holds.
+macro_rules! hold {
+    ($invariant:expr, $condition:expr, $($what:tt)*) => {
+        if !$condition {
+            return $crate::oracle::broken($invariant, format_args!($($what)*));
+        }
+    };
+}
+pub(crate) use hold;
+
+/// A message as the audit tells it.
+#[derive(Debug)]
+struct Tale {
+    message: Arc<Message>,
+    state: StateName,
+    due: Time,
+    /// Attempts that counted, and deaths of the sender in a row.
+    attempts: u16,
+    crashes: u16,
+    claims: Vec<Claim>,
+    /// How often the provider took it.
+    taken: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    plan: Plan,
+    /// The position of the next audit record.
+    position: u64,
+    tales: BTreeMap<MessageId, Tale>,
+    by_idempotency: BTreeMap<String, MessageId>,
+    /// Where an operator's block stands.
+    held: BTreeSet<Place>,
+    /// Until when a pause stands.
+    paused: BTreeMap<Place, Time>,
+    holders: BTreeMap<Holder, claims::Hands>,
+    /// Whether the clock has jumped, after which leases mean less.
+    jumped: bool,
+}
+
+fn tenant() -> Tenant {
+    Tenant::default()
+}
+
+fn is_end(state: StateName) -> bool {
+    !matches!(state, StateName::Pending | StateName::Sending)
+}
+
+impl Oracle {
+    pub(crate) fn new(plan: Plan) -> Oracle {
+        Oracle {
+            plan,
+            position: 0,
+            tales: BTreeMap::new(),
+            by_idempotency: BTreeMap::new(),
+            held: BTreeSet::new(),
+            paused: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            jumped: false,
+        }
+    }
+
+    pub(crate) fn clock_jumped(&mut self) {
+        self.jumped = true;
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// A short name for a message.
+    pub(crate) fn name(&self, id: MessageId) -> String {
+        let reference = self.tales.get(&id).and_then(|tale| tale.message.body.reference.clone());
+        reference.unwrap_or_else(|| "nobody".into())
+    }
+
+    pub(crate) fn ids(&self) -> Vec<MessageId> {
+        self.tales.keys().copied().collect()
+    }
+
+    /// Takes in what was committed since the last look, and checks each record and each message that it is about.
+    pub(crate) fn follow(&mut self, reader: &mut impl Reading, now: Time) -> Checked<Vec<(u64, Record)>> {
+        let records = reader.audit(self.position, usize::MAX)?;
+        let blocks = reader.blocks()?;
+        let mut touched = BTreeSet::new();
+        for (position, record) in &records {
+            hold!(
+                12,
+                *position == self.position,
+                "record {position} where {} should have been",
+                self.position
+            );
+            self.position += 1;
+            if let Some(id) = record.message {
+                self.take_in(reader, id, *position, record)?;
+                touched.insert(id);
+            } else {
+                self.take_in_act(record);
+            }
+        }
+        for id in touched {
+            self.compare(reader, id)?;
+        }
+        self.paused.clear();
+        let mut operated = BTreeSet::new();
+        for (place, block) in blocks {
+            match (block.kind, block.gate(now)) {
+                (BlockKind::Operator, _) => drop(operated.insert(place)),
+                (BlockKind::Pause, Gate::Shut { until: Some(until) }) => {
+                    self.paused.insert(place, until);
+                }
+                _ => {}
+            }
+        }
+        hold!(
+            12,
+            operated == self.held,
+            "operators' blocks are {operated:?}, and by the audit {:?}",
+            self.held
+        );
+        Ok(records)
+    }
+
+    fn take_in_act(&mut self, record: &Record) {
+        let Ok(channel) = record.channel.parse() else { return };
+        let place = Place { channel, destination: field(&record.detail, "destination").map(Into::into) };
+        let operated = field(&record.detail, "kind") == Some("operator");
+        if record.event == Event::Unblocked {
+            self.paused.remove(&place);
+        }
+        match record.event {
+            Event::Blocked if operated => drop(self.held.insert(place)),
+            Event::Blocked | Event::Unblocked => drop(self.held.remove(&place)),
+            _ => {}
+        }
+    }
+
+    fn take_in(
+        &mut self,
+        reader: &mut impl Reading,
+        id: MessageId,
+        position: u64,
+        record: &Record,
+    ) -> Checked {
+        if record.event == Event::Accepted {
+            return self.take_in_accepted(reader, id, record);
+        }
+        self.check_turn(id, record)?;
+        let Some(tale) = self.tales.get_mut(&id) else {
+            return broken(12, format_args!("a record of a message that was never accepted: {record:?}"));
+        };
+        let name = tale.message.body.reference.clone().unwrap_or_default();
+        hold!(3, !is_end(tale.state), "{name} was {}, and then: {record:?}", tale.state);
+        hold!(12, record.from == Some(tale.state), "{name} was {}, and then: {record:?}", tale.state);
+        let Some(to) = record.to else { return broken(12, format_args!("nowhere to: {record:?}")) };
+        match record.event {
+            Event::Claimed => {
+                hold!(
+                    7,
+                    tale.due <= record.at,
+                    "{name} was claimed at {}, and due at {}",
+                    record.at,
+                    tale.due
+                );
+                let alive = tale.message.expires_at.is_none_or(|deadline| deadline > record.at);
+                hold!(8, alive, "{name} was claimed after its deadline, at {}", record.at);
+                tale.claims.push(Claim::new(position, Start::Claimed));
+            }
+            Event::TakenOver => {
+                tale.end_claim(record.event);
+                tale.claims.push(Claim::new(position, Start::TakenOver));
+            }
+            Event::Sent | Event::RetryScheduled | Event::Failed | Event::Held => {
+                tale.check_result(&self.plan, record)?;
+                tale.end_claim(record.event);
+            }
+            Event::Released => {
+                let called = tale.claims.last().is_some_and(|claim| claim.called);
+                hold!(11, !called, "{name} was given back as unsent, after it was sent");
+                tale.end_claim(record.event);
+            }
+            Event::Expired => {
+                let late = tale.message.expires_at.is_some_and(|deadline| deadline <= record.at);
+                hold!(8, late, "{name} expired at {}, before its deadline", record.at);
+            }
+            Event::Cancelled => {}
+            _ => return broken(3, format_args!("nothing here does that: {record:?}")),
+        }
+        let lawful = match record.event {
+            Event::Claimed | Event::TakenOver => StateName::Sending,
+            Event::Sent => StateName::Sent,
+            Event::Failed | Event::Expired => StateName::Failed,
+            Event::Cancelled => StateName::Cancelled,
+            _ => StateName::Pending,
+        };
+        hold!(12, to == lawful, "{name}: {record:?}");
+        tale.state = to;
+        Ok(())
+    }
+
+    fn take_in_accepted(&mut self, reader: &mut impl Reading, id: MessageId, record: &Record) -> Checked {
+        hold!(
+            12,
+            record.from.is_none() && record.to == Some(StateName::Pending),
+            "accepted oddly: {record:?}"
+        );
+        let Some(story) = reader.story(&tenant(), id)? else {
+            return broken(1, format_args!("the audit knows {id}, and the store does not"));
+        };
+        let message = story.message;
+        let reference = message.body.reference.clone().unwrap_or_default();
+        if let Some(key) = self.plan.key_of(&reference)
+            && let Some(first) = self.by_idempotency.insert(key.clone(), id)
+        {
+            return broken(10, format_args!("{key} stands for {first} and for {id}"));
+        }
+        let due = message.send_at.unwrap_or(record.at).max(record.at);
+        let tale = Tale {
+            message,
+            state: StateName::Pending,
+            due,
+            attempts: 0,
+            crashes: 0,
+            claims: Vec::new(),
+            taken: 0,
+        };
+        hold!(1, self.tales.insert(id, tale).is_none(), "{id} was accepted twice");
+        Ok(())
+    }
+
+    /// What must stand before a claim: nothing in front of its queue, and nobody before it in its order.
+    fn check_turn(&self, id: MessageId, record: &Record) -> Checked {
+        if record.event != Event::Claimed {
+            return Ok(());
+        }
+        let Some(tale) = self.tales.get(&id) else { return Ok(()) };
+        let queue = &tale.message.queue;
+        for destination in [None, Some(queue.destination.clone())] {
+            let place = Place { channel: queue.channel.clone(), destination };
+            hold!(8, !self.held.contains(&place), "{} was claimed behind an operator's block", self.name(id));
+            let paused = self.paused.get(&place).is_some_and(|until| record.at < *until);
+            hold!(8, !paused, "{} was claimed during a pause", self.name(id));
+        }
+        if let Some(key) = &tale.message.ordering_key {
+            let earlier = self.tales.range(..id).map(|(_, tale)| tale);
+            let mut waiting = earlier.filter(|tale| !is_end(tale.state));
+            let before = waiting.find(|tale| tale.message.ordering_key.as_ref() == Some(key));
+            hold!(
+                0,
+                before.is_none(),
+                "{} was claimed while another of its order was before it",
+                self.name(id)
+            );
+        }
+        Ok(())
+    }
+
+    /// What the store says of a message, against what its audit says.
+    fn compare(&mut self, reader: &mut impl Reading, id: MessageId) -> Checked {
+        let Some(story) = reader.story(&tenant(), id)? else {
+            return broken(1, format_args!("{} is gone", self.name(id)));
+        };
+        let Some(tale) = self.tales.get(&id) else { return Ok(()) };
+        let name = self.name(id);
+        hold!(
+            12,
+            story.state.name() == tale.state,
+            "{name} is {:?}, and by the audit {}",
+            story.state,
+            tale.state
+        );
+        let Progress { attempts, crashes, .. } = story.progress;
+        hold!(
+            12,
+            (attempts, crashes) == (tale.attempts, tale.crashes),
+            "{name} has {:?}, and by the audit {} attempts, {} crashes",
+            story.progress,
+            tale.attempts,
+            tale.crashes
+        );
+        let allowed = tale.policy(&self.plan).attempts;
+        hold!(5, attempts <= allowed, "{name} had {attempts} attempts of {allowed}");
+        match story.state {
+            State::Pending { due } => {
+                hold!(12, due == tale.due, "{name} is due at {due}, and by the audit at {}", tale.due);
+            }
+            State::Sending { claim, .. } => {
+                let open = tale.claims.iter().filter(|claim| claim.end.is_none()).count();
+                hold!(4, open == 1, "{name} has {open} live claims");
+                let last = tale.claims.len() - 1;
+                hold!(
+                    4,
+                    tale.claim_at(claim) == Some(last),
+                    "{name} is under {claim:?}, which is not the last"
+                );
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Everything that the store shows, against the model, and the whole chain.
+    pub(crate) fn compare_all(&mut self, reader: &mut impl Reading) -> Checked {
+        let mut before = None;
+        let mut seen = BTreeMap::new();
+        loop {
+            let page = reader.page(&Filter::default(), before, 1_000)?;
+            for line in page.lines {
+                let again = seen.insert(line.message.id, line.state.name());
+                hold!(1, again.is_none(), "{} is listed twice", self.name(line.message.id));
+            }
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        for (id, tale) in &self.tales {
+            let state = seen.remove(id);
+            hold!(1, state.is_some(), "{} was accepted and is gone", self.name(*id));
+            hold!(
+                12,
+                state == Some(tale.state),
+                "{} is {state:?}, and by the audit {}",
+                self.name(*id),
+                tale.state
+            );
+        }
+        hold!(12, seen.is_empty(), "not in the audit: {seen:?}");
+        let verified = reader.verify()?;
+        hold!(12, verified.broken.is_none(), "the chain does not hold: {:?}", verified.broken);
+        hold!(
+            12,
+            verified.records == self.position,
+            "the chain has {} records of {}",
+            verified.records,
+            self.position
+        );
+        self.check_tallies(reader)
+    }
+
+    fn check_tallies(&self, reader: &mut impl Reading) -> Checked {
+        let mut counted: BTreeMap<Counted, u64> = BTreeMap::new();
+        for tally in reader.tallies()? {
+            *counted.entry(tally.what).or_default() += tally.count;
+        }
+        let in_state = |state| self.tales.values().filter(|tale| tale.state == state).count() as u64;
+        for (what, count) in [
+            (Counted::Accepted, self.tales.len() as u64),
+            (Counted::Sent, in_state(StateName::Sent)),
+            (Counted::Failed, in_state(StateName::Failed)),
+            (Counted::Cancelled, in_state(StateName::Cancelled)),
+        ] {
+            let told = counted.get(&what).copied().unwrap_or_default();
+            hold!(1, told == count, "{} are {}, and {told} were counted", count, what.as_str());
+        }
+        Ok(())
+    }
+
+    /// A producer was told that a message was accepted.
+    pub(crate) fn told_accepted(&self, key: Option<&str>, id: MessageId) -> Checked {
+        hold!(2, self.tales.contains_key(&id), "a producer was told of {id}, which is not durable");
+        if let Some(key) = key {
+            let first = self.by_idempotency.get(key);
+            hold!(10, first == Some(&id), "{key} stands for {first:?}, and a producer was told {id}");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn told_conflict(&self, key: &str, first: MessageId) -> Checked {
+        hold!(10, self.by_idempotency.get(key) == Some(&first), "{key} conflicts with {first}, not its own");
+        Ok(())
+    }
+
+    pub(crate) fn told_cancelled(&self, reader: &mut impl Reading, id: MessageId) -> Checked {
+        let name = self.name(id);
+        let state = reader.story(&tenant(), id)?.map(|story| story.state.name());
+        hold!(2, state == Some(StateName::Cancelled), "{name} was cancelled, and is {state:?}");
+        let told = self.tales.get(&id).map(|tale| tale.state);
+        hold!(12, told == state, "{name} was cancelled, and by the audit it is {told:?}");
+        Ok(())
+    }
+
+    /// Messages that should have come to an end by now.
+    pub(crate) fn unfinished(&self) -> Vec<String> {
+        let mut late = Vec::new();
+        let mut stuck: BTreeSet<&str> = BTreeSet::new();
+        for (id, tale) in self.tales.iter().filter(|(_, tale)| !is_end(tale.state)) {
+            let queue = &tale.message.queue;
+            let behind = [None, Some(queue.destination.clone())].into_iter().any(|destination| {
+                self.held.contains(&Place { channel: queue.channel.clone(), destination })
+            });
+            let order = tale.message.ordering_key.as_deref();
+            // Whoever is behind one that waits for an operator waits as well.
+            let excused = tale.state == StateName::Pending
+                && (behind || order.is_some_and(|order| stuck.contains(order)));
+            if excused {
+                stuck.extend(order);
+            } else {
+                late.push(format!("{} is {} (due {})", self.name(*id), tale.state, tale.due));
+            }
+        }
+        late
+    }
+
+    /// The most messages that wait for one another.
+    pub(crate) fn longest_order(&self) -> u64 {
+        let mut orders: BTreeMap<&str, u64> = BTreeMap::new();
+        for tale in self.tales.values() {
+            if let Some(key) = tale.message.ordering_key.as_deref() {
+                *orders.entry(key).or_default() += 1;
+            }
+        }
+        orders.into_values().max().unwrap_or(1)
+    }
+
+    fn workers(&self, lane: &LaneName) -> usize {
+        self.plan.setup.lanes.get(lane).map_or(0, |lane| usize::from(lane.workers))
+    }
+}
+
+/// A field of a record's detail: what stands after its name, without quotes.
+fn field<'a>(detail: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = detail.split_once(&format!("\"{name}\":"))?;
+    let end = rest.find([',', '}']).unwrap_or(rest.len());
+    Some(rest[..end].trim_matches('"'))
+}

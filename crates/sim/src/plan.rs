@@ -1,0 +1,177 @@
+//! What one seed plays: who is there, what is configured, what is asked for, and what can go wrong.
+//!
+//! Each kind of fault is in about half of the plans, so that every combination comes up, and so that promises which
+//! hold only without a certain fault can be checked where it is absent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pombo_kernel::classify::Rules;
+use pombo_kernel::dice::Dice;
+use pombo_kernel::kind::ChannelKind;
+use pombo_kernel::lifecycle::OnUnknownOutcome;
+use pombo_kernel::message::{Body, Draft, Idempotency, Priority, QueueName};
+use pombo_kernel::name::{ChannelName, LaneName, Tenant};
+use pombo_kernel::policy::{Delays, Overrides, Policy};
+use pombo_kernel::setup::{ChannelSetup, LaneSetup, Limits, Setup};
+use pombo_kernel::time::{Span, Time};
+
+use crate::chance::Chance;
+
+/// When every run starts.
+pub(crate) const START: Time = Time::from_millis(1_800_000_000_000);
+
+pub(crate) const CHANNELS: [&str; 2] = ["crm", "bank"];
+pub(crate) const DESTINATIONS: [&str; 2] = ["a.example", "b.example"];
+const LANES: [&str; 2] = ["default", "bulk"];
+
+/// Which faults a run has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Faults {
+    pub(crate) node_crash: bool,
+    pub(crate) process_crash: bool,
+    /// One commit in so many fails; none if nothing is said.
+    pub(crate) commit: Option<u64>,
+    pub(crate) clock_jump: bool,
+    /// A node is stopped by the system for a while and does not know it.
+    pub(crate) freeze: bool,
+    pub(crate) graceful_stop: bool,
+    pub(crate) lost_acknowledgement: bool,
+    pub(crate) cancel: bool,
+    pub(crate) operator: bool,
+    /// The longest time, in milliseconds, that a call or an answer is on its way.
+    pub(crate) slowest_hop: u64,
+    /// How far a node's clock may be off, in milliseconds.
+    pub(crate) skew: u64,
+    /// How many replies out of a hundred are not simply "accepted".
+    pub(crate) refusals: u64,
+}
+
+/// One wish of a producer: messages that are asked for together.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) at: u64,
+    pub(crate) drafts: Vec<Draft>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) nodes: usize,
+    pub(crate) lanes: Vec<LaneName>,
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) faults: Faults,
+    pub(crate) wishes: Vec<Wish>,
+    /// From then on nothing goes wrong any more.
+    pub(crate) calm_at: u64,
+}
+
+impl Plan {
+    pub(crate) fn roll(dice: &mut Dice) -> Plan {
+        let nodes = usize::try_from(dice.between(1, 3)).unwrap_or(1);
+        let faults = Faults {
+            node_crash: dice.one_in(2),
+            process_crash: dice.one_in(2),
+            commit: *dice.pick(&[None, None, Some(40), Some(5)]),
+            clock_jump: dice.one_in(3),
+            freeze: dice.one_in(2),
+            graceful_stop: dice.one_in(2),
+            lost_acknowledgement: dice.one_in(2),
+            cancel: dice.one_in(2),
+            operator: dice.one_in(2),
+            slowest_hop: *dice.pick(&[20, 200, 2_000, 20_000, 80_000]),
+            skew: *dice.pick(&[0, 0, 500, 3_000]),
+            refusals: *dice.pick(&[10, 30, 60]),
+        };
+        let calm_at = dice.between(15_000, 110_000);
+        let lanes: Vec<LaneName> = LANES.iter().filter_map(|name| name.parse().ok()).collect();
+        let setup = Arc::new(setup(&lanes, dice));
+        let wishes = wishes(&lanes, &setup, calm_at, dice);
+        Plan { nodes, lanes, setup, faults, wishes, calm_at }
+    }
+
+    /// The idempotency key of the draft with that reference, if it has one.
+    pub(crate) fn key_of(&self, reference: &str) -> Option<String> {
+        let mut drafts = self.wishes.iter().flat_map(|wish| &wish.drafts);
+        let draft = drafts.find(|draft| draft.body.reference.as_deref() == Some(reference))?;
+        draft.idempotency.as_ref().map(|said| said.key.clone())
+    }
+
+    pub(crate) fn channel(&self, name: &ChannelName) -> Option<&ChannelSetup> {
+        self.setup.channels.get(name).map(|channel| &**channel)
+    }
+}
+
+fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
+    let doubling = Delays::Doubling { base: Span::from_millis(dice.between(200, 2_000)) };
+    let listed = Delays::Listed(vec![Span::from_secs(2), Span::from_secs(9)]);
+    let mut channels = BTreeMap::new();
+    for (name, delays, on_unknown_outcome) in
+        [(CHANNELS[0], doubling, OnUnknownOutcome::Resend), (CHANNELS[1], listed, OnUnknownOutcome::Hold)]
+    {
+        let (Ok(name), Ok(policy_name)) = (name.parse::<ChannelName>(), name.parse()) else { continue };
+        let Ok(rules) = Rules::for_kind(ChannelKind::Webhook, &[]) else { continue };
+        let policy = Policy {
+            name: policy_name,
+            attempts: u16::try_from(dice.between(1, 5)).unwrap_or(1),
+            delays,
+            floor: Span::from_millis(100),
+            cap: Span::from_secs(15),
+            jitter: *dice.pick(&[0.0, 0.25]),
+            max_hint: Span::from_secs(dice.between(20, 120)),
+            expires_after: None,
+        };
+        let channel = ChannelSetup {
+            name: name.clone(),
+            kind: ChannelKind::Webhook,
+            tenant: Tenant::default(),
+            policy,
+            rules,
+            on_unknown_outcome,
+            destination: "".into(),
+            attempt_timeout: Span::from_secs(*dice.pick(&[3, 10, 30, 75])),
+            unready: None,
+        };
+        channels.insert(name, Arc::new(channel));
+    }
+    let lanes = lanes.iter().map(|lane| {
+        let workers = u16::try_from(dice.between(1, 3)).unwrap_or(1);
+        (lane.clone(), LaneSetup { workers })
+    });
+    Setup { channels, lanes: lanes.collect(), routes: Vec::new(), limits: Limits::default() }
+}
+
+fn wishes(lanes: &[LaneName], setup: &Setup, calm_at: u64, dice: &mut Dice) -> Vec<Wish> {
+    let count = dice.between(3, 16);
+    // Sometimes everything at once, sometimes spread out.
+    let spread = *dice.pick(&[100, calm_at / 2, calm_at]);
+    let wishes = (0..count).map(|n| {
+        let at = dice.between(0, spread);
+        let size = if dice.one_in(4) { dice.between(2, 4) } else { 1 };
+        let drafts = (0..size).filter_map(|m| draft(&format!("w{n}.{m}"), at, lanes, setup, dice));
+        Wish { at, drafts: drafts.collect() }
+    });
+    wishes.collect()
+}
+
+fn draft(name: &str, at: u64, lanes: &[LaneName], setup: &Setup, dice: &mut Dice) -> Option<Draft> {
+    let channel = setup.channels.get(*dice.pick(&CHANNELS))?;
+    let said = START + Span::from_millis(at);
+    let attempts = u16::try_from(dice.between(1, u64::from(channel.policy.attempts))).unwrap_or(1);
+    let retry = dice.one_in(6).then(|| Overrides { attempts: Some(attempts), ..Overrides::default() });
+    let key = || Idempotency { key: format!("key-{name}"), fingerprint: [1; 16] };
+    Some(Draft {
+        queue: QueueName {
+            tenant: Tenant::default(),
+            lane: dice.pick(lanes).clone(),
+            channel: channel.name.clone(),
+            destination: (*dice.pick(&DESTINATIONS)).into(),
+            campaign: None,
+        },
+        priority: Priority::new(u8::try_from(dice.below(10)).unwrap_or(5)).unwrap_or_default(),
+        send_at: dice.one_in(5).then(|| said + Span::from_millis(dice.between(0, 60_000))),
+        expires_at: dice.one_in(4).then(|| said + Span::from_millis(dice.between(500, 90_000))),
+        ordering_key: dice.one_in(4).then(|| format!("order-{}", dice.below(2))),
+        idempotency: (!dice.one_in(4)).then(key),
+        body: Body { to: "someone".into(), reference: Some(name.to_owned()), retry, ..Body::default() },
+    })
+}

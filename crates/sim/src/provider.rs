@@ -1,0 +1,114 @@
+//! The pretend provider: answers by dice, and counts on its own what it took.
+
+use pombo_kernel::dice::Dice;
+use pombo_kernel::reply::{Fault, FaultKind, Receipt, Refusal, Reply};
+
+use crate::chance::Chance;
+
+/// What the provider does with one call.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    /// When it takes the message, in milliseconds after the call; never, if none.
+    pub(crate) takes_after: Option<u64>,
+    /// When its answer is there.
+    pub(crate) answers_after: u64,
+    pub(crate) reply: Reply,
+    pub(crate) said: Said,
+}
+
+/// What an answer means to whoever knows the provider: what the engine should conclude from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    Accepted,
+    /// It will never take this one.
+    Never,
+    /// It blames our credentials.
+    OurFault,
+    /// Later, and not before so many seconds if it says so.
+    Later {
+        seconds: Option<u64>,
+    },
+    /// Nothing was said: perhaps it took it.
+    Nothing,
+    /// The sender is gone.
+    SenderGone,
+}
+
+/// Beyond the channel's own deadline, the engine's shell cuts an attempt off.
+const MARGIN_MS: u64 = 2_000;
+
+impl Script {
+    /// One call in a run where so many of a hundred replies are not simply "accepted".
+    pub(crate) fn roll(refusals: u64, timeout_ms: u64, dice: &mut Dice) -> Script {
+        let answers_after = if dice.one_in(5) { dice.between(100, timeout_ms) } else { dice.between(1, 80) };
+        if dice.below(100) >= refusals {
+            return Script::accepts(dice.below(answers_after + 1), answers_after);
+        }
+        let refused = |status: u16, said: Said, hints: Vec<(String, String)>| Script {
+            takes_after: None,
+            answers_after,
+            reply: Reply::Refused(Refusal {
+                status: Some(status),
+                text: "no".into(),
+                hints,
+                ..Refusal::default()
+            }),
+            said,
+        };
+        match dice.below(12) {
+            0 => refused(*dice.pick(&[400, 404, 410, 422]), Said::Never, Vec::new()),
+            1 | 2 => refused(*dice.pick(&[401, 403]), Said::OurFault, Vec::new()),
+            3 => {
+                let seconds = *dice.pick(&[0, 1, 5, 30, 90, 100_000]);
+                let hints = vec![("retry-after".to_owned(), seconds.to_string())];
+                refused(429, Said::Later { seconds: Some(seconds) }, hints)
+            }
+            4 | 5 => {
+                refused(*dice.pick(&[408, 429, 500, 502, 503]), Said::Later { seconds: None }, Vec::new())
+            }
+            6 => {
+                let kind = *dice.pick(&[FaultKind::ConnectionRefused, FaultKind::Dns]);
+                let reply = Reply::Unreachable(Fault { kind, text: "not reached".into() });
+                Script { takes_after: None, answers_after, reply, said: Said::Later { seconds: None } }
+            }
+            7 => {
+                let taken = dice.one_in(2).then(|| dice.below(answers_after + 1));
+                Script::doubtful(FaultKind::ConnectionReset, taken, answers_after)
+            }
+            8 => Script::doubtful(FaultKind::Timeout, None, timeout_ms),
+            9 => Script::doubtful(FaultKind::Timeout, Some(dice.below(timeout_ms)), timeout_ms),
+            // So slow that it takes the message when nobody waits any more.
+            10 => {
+                let late = timeout_ms + MARGIN_MS + dice.between(0, 90_000);
+                Script::doubtful(FaultKind::Timeout, Some(late), timeout_ms + MARGIN_MS)
+            }
+            // Just in time.
+            _ => Script::accepts(dice.below(timeout_ms), timeout_ms),
+        }
+    }
+
+    /// One call when nothing goes wrong any more: a passing refusal now and then.
+    pub(crate) fn calm(dice: &mut Dice) -> Script {
+        let answers_after = dice.between(1, 80);
+        if !dice.one_in(8) {
+            return Script::accepts(dice.below(answers_after + 1), answers_after);
+        }
+        let reply = Reply::Refused(Refusal { status: Some(503), text: "no".into(), ..Refusal::default() });
+        Script { takes_after: None, answers_after, reply, said: Said::Later { seconds: None } }
+    }
+
+    fn accepts(takes_after: u64, answers_after: u64) -> Script {
+        let receipt = Receipt { provider_id: None, code: Some(200) };
+        Script {
+            takes_after: Some(takes_after),
+            answers_after,
+            reply: Reply::Accepted(receipt),
+            said: Said::Accepted,
+        }
+    }
+
+    fn doubtful(kind: FaultKind, takes_after: Option<u64>, answers_after: u64) -> Script {
+        let reply = Reply::Doubtful(Fault { kind, text: "no answer".into() });
+        Script { takes_after, answers_after, reply, said: Said::Nothing }
+    }
+}

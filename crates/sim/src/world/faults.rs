@@ -1,0 +1,194 @@
+//! What goes wrong, and when.
+
+use pombo_engine::core::Event;
+use pombo_kernel::name::ChannelName;
+use pombo_store::{Place, StoreError};
+
+use super::{Happening, World};
+use crate::call::{Answered, Call, Caller};
+use crate::chance::Chance;
+use crate::house::{Fate, House, Lasting};
+use crate::oracle::Checked;
+use crate::plan::{CHANNELS, DESTINATIONS};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fault {
+    CrashNode,
+    CrashProcess,
+    JumpClock,
+    Freeze,
+    StopNode,
+    Cancel,
+    Hold,
+    Lift,
+}
+
+impl<C: Lasting> World<C> {
+    pub(super) fn plan_faults(&mut self) {
+        let faults = self.plan.faults;
+        let kinds = [
+            (faults.node_crash, Fault::CrashNode, 3),
+            (faults.process_crash, Fault::CrashProcess, 2),
+            (faults.clock_jump, Fault::JumpClock, 3),
+            (faults.freeze, Fault::Freeze, 3),
+            (faults.graceful_stop, Fault::StopNode, 2),
+            (faults.cancel, Fault::Cancel, 8),
+            (faults.operator, Fault::Hold, 3),
+            (faults.operator, Fault::Lift, 3),
+        ];
+        for (_, fault, most) in kinds.into_iter().filter(|(present, ..)| *present) {
+            for _ in 0..self.dice.between(1, most) {
+                let at = self.dice.below(self.plan.calm_at);
+                self.later(at, Happening::Fault(fault));
+            }
+        }
+    }
+
+    pub(super) fn strike(&mut self, fault: Fault) -> Checked {
+        let lives: Vec<u64> = self.lives.keys().copied().collect();
+        let life = (!lives.is_empty()).then(|| *self.dice.pick(&lives));
+        match (fault, life) {
+            (Fault::CrashNode, Some(life)) => self.crash_node(life),
+            (Fault::CrashProcess, _) => self.crash_process(),
+            (Fault::JumpClock, _) => self.jump_clock(),
+            (Fault::Freeze, Some(life)) => self.freeze(life),
+            (Fault::StopNode, Some(number)) => {
+                let grace = self.dice.between(0, 20_000);
+                self.note(format_args!("life {number} is asked to stop within {grace} ms"));
+                let Some(life) = self.lives.get_mut(&number) else { return Ok(()) };
+                if !std::mem::replace(&mut life.stopping, true) {
+                    self.later(grace, Happening::Event(number, Event::GraceOver));
+                    return self.tell(number, Event::Stop);
+                }
+            }
+            (Fault::Cancel, _) => {
+                let ids = self.oracle.ids();
+                if !ids.is_empty() {
+                    let id = *self.dice.pick(&ids);
+                    self.note(format_args!("somebody cancels {}", self.oracle.name(id)));
+                    self.call(Caller::Outside, Call::Cancel(id), 0);
+                }
+            }
+            (Fault::Hold, _) => {
+                let place = self.dice.pick(&places()).clone();
+                self.note(format_args!("an operator holds {place:?}"));
+                let now = self.clock_now();
+                self.call(Caller::Outside, Call::Hold(place, now), 0);
+            }
+            (Fault::Lift, _) => {
+                let place = self.dice.pick(&places()).clone();
+                self.note(format_args!("an operator lifts {place:?}"));
+                self.call(Caller::Outside, Call::Lift(place), 0);
+            }
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
+    /// The system lets a node do nothing for a while, often past its lease.
+    pub(super) fn freeze(&mut self, number: u64) {
+        let past_its_lease = self.dice.one_in(2);
+        let span = self.dice.between(if past_its_lease { 60_000 } else { 500 }, 100_000);
+        self.note(format_args!("life {number} freezes for {span} ms"));
+        if let Some(life) = self.lives.get_mut(&number) {
+            life.frozen_until = life.frozen_until.max(self.now + span);
+        }
+    }
+
+    /// By seconds mostly, sometimes by up to a day; less far back, since that is then waited for.
+    fn jump_clock(&mut self) {
+        let back = self.dice.one_in(2);
+        let far = match self.dice.below(4) {
+            0 if back => self.dice.between(60_000, 1_200_000),
+            0 => self.dice.between(600_000, 86_400_000),
+            _ => self.dice.between(1, 100_000),
+        };
+        let jump = i64::try_from(far).unwrap_or(0) * if back { -1 } else { 1 };
+        self.note(format_args!("the clock jumps by {jump} ms"));
+        self.offset += jump;
+        if back {
+            self.back += far;
+        }
+        self.oracle.clock_jumped();
+        self.set_clock();
+        // The writer looks at the clock at least once a second.
+        let soon = self.now + self.dice.below(1_000);
+        self.turn_at(soon);
+    }
+
+    /// What the next commit comes to, and whether the process dies right after it.
+    pub(super) fn roll_fate(&mut self) -> (Fate, bool) {
+        if self.calm {
+            return (Fate::Fine, false);
+        }
+        let faults = self.plan.faults;
+        let fails = faults.commit.is_some_and(|n| self.dice.one_in(n));
+        let dies = faults.process_crash && self.dice.one_in(200);
+        let fate = match (fails || dies, self.dice.below(3)) {
+            (false, _) => Fate::Fine,
+            (true, 0) => Fate::Done,
+            (true, 1) if dies => Fate::Fine,
+            (true, _) => Fate::Undone,
+        };
+        (fate, dies)
+    }
+
+    /// The process dies, with store and nodes. Nobody is told anything any more.
+    pub(super) fn crash_process(&mut self) {
+        let Some(house) = self.house.take() else { return };
+        self.note(format_args!("the process crashes"));
+        if let Some(turn) = self.turn.take() {
+            self.agenda.remove(&turn);
+        }
+        let lives: Vec<u64> = self.lives.keys().copied().collect();
+        for life in lives {
+            self.crash_node(life);
+        }
+        let unheard = std::mem::take(&mut self.pending);
+        self.left = Some(house.crash());
+        for pending in unheard.into_values() {
+            // Whoever called from outside sees the connection break.
+            let broken = Answered::Nothing(Err(StoreError::Closed));
+            self.later(0, Happening::Answer(pending.caller, pending.call, broken));
+        }
+        let rest = self.dice.between(10, 5_000);
+        self.later(rest, Happening::StartStore);
+    }
+
+    pub(super) fn start_store(&mut self) -> Checked {
+        let dice = self.dice.fork();
+        let core = match self.left.take() {
+            Some(left) => C::again(self.folder.path(), left, dice)?,
+            None => C::first(self.folder.path(), dice)?,
+        };
+        let dice = self.dice.fork();
+        let mut house = House::open(core, self.clock.clone(), dice)?;
+        self.oracle.follow(&mut house.reader, self.clock_now())?;
+        self.oracle.compare_all(&mut house.reader)?;
+        self.house = Some(house);
+        self.note(format_args!("the store opens, at record {}", self.oracle.position()));
+        self.plan_turn();
+        Ok(())
+    }
+
+    /// From now on nothing goes wrong. Operators lift most of what they hold.
+    pub(super) fn calm_down(&mut self) {
+        self.calm = true;
+        self.note(format_args!("nothing goes wrong any more"));
+        for place in places() {
+            if !self.dice.one_in(4) {
+                self.call(Caller::Outside, Call::Lift(place), 0);
+            }
+        }
+    }
+}
+
+/// Where an operator may put a block.
+fn places() -> Vec<Place> {
+    let channels = CHANNELS.iter().filter_map(|channel| channel.parse::<ChannelName>().ok());
+    let places = channels.flat_map(|channel| {
+        let destinations = [None, Some(DESTINATIONS[0].into()), Some(DESTINATIONS[1].into())];
+        destinations.map(|destination| Place { channel: channel.clone(), destination })
+    });
+    places.collect()
+}

@@ -1,0 +1,181 @@
+//! The nodes: each life an engine core, whose effects are performed here as its shell performs them.
+
+use pombo_engine::core::{Core, Effect, Event, HEARTBEAT};
+use pombo_kernel::dice::Dice;
+use pombo_kernel::message::ClaimKey;
+use pombo_kernel::reply::Reply;
+use pombo_kernel::time::{Span, Time};
+use pombo_store::NodeId;
+
+use super::{Happening, World};
+use crate::call::{Call, Caller};
+use crate::chance::Chance;
+use crate::house::Lasting;
+use crate::oracle::{Checked, Holder};
+use crate::provider::{Said, Script};
+
+/// One life of one node, from its start to its stop or its crash.
+pub(super) struct Life {
+    pub(super) node: usize,
+    id: NodeId,
+    core: Core,
+    dice: Dice,
+    /// How far its clock is off. One of them is nothing.
+    ahead: Span,
+    behind: Span,
+    /// It does nothing until then, and does not know.
+    pub(super) frozen_until: u64,
+    pub(super) stopping: bool,
+}
+
+/// How a life came through an effect.
+#[derive(PartialEq, Eq)]
+enum Fared {
+    Well,
+    Ended,
+}
+
+impl<C: Lasting> World<C> {
+    pub(super) fn start_node(&mut self, node: usize) -> Checked {
+        if self.house.is_none() {
+            self.later(500, Happening::StartNode(node));
+            return Ok(());
+        }
+        if self.lives.values().any(|life| life.node == node) {
+            return Ok(());
+        }
+        self.last_life += 1;
+        let number = self.last_life;
+        let id = NodeId(i64::try_from(number).unwrap_or(i64::MAX));
+        let skew = Span::from_millis(self.dice.below(self.plan.faults.skew + 1));
+        let (ahead, behind) = if self.dice.one_in(2) { (skew, Span::ZERO) } else { (Span::ZERO, skew) };
+        let life = Life {
+            node,
+            id,
+            core: Core::new(id, self.plan.setup.clone(), &self.plan.lanes),
+            dice: self.dice.fork(),
+            ahead,
+            behind,
+            frozen_until: 0,
+            stopping: false,
+        };
+        self.lives.insert(number, life);
+        self.note(format_args!("node {node} starts, life {number}"));
+        self.later(HEARTBEAT.millis(), Happening::Tick(number));
+        self.tell(number, Event::Started)
+    }
+
+    pub(super) fn tick(&mut self, life: u64) -> Checked {
+        if !self.lives.contains_key(&life) {
+            return Ok(());
+        }
+        self.later(HEARTBEAT.millis(), Happening::Tick(life));
+        self.tell(life, Event::Tick)
+    }
+
+    /// What time it is there.
+    pub(super) fn life_now(&self, life: u64) -> Option<Time> {
+        let life = self.lives.get(&life)?;
+        Some(self.clock_now() + life.ahead - life.behind)
+    }
+
+    /// When a life that is frozen gets round to something. What has piled up is taken in any order.
+    pub(super) fn frozen_until(&mut self, life: u64) -> Option<u64> {
+        let until = self.lives.get(&life).map(|life| life.frozen_until).filter(|until| *until > self.now)?;
+        Some(until + self.dice.below(100))
+    }
+
+    /// What became of an attempt has come back.
+    pub(super) fn reply(&mut self, life: u64, key: ClaimKey, reply: Reply, said: Said) -> Checked {
+        let Some(now) = self.life_now(life) else { return Ok(()) };
+        if let Some(until) = self.frozen_until(life) {
+            self.later_at(until, Happening::Reply { life, key, reply, said });
+            return Ok(());
+        }
+        self.note(format_args!("life {life} hears of {}: {said:?}", self.oracle.name(key.message)));
+        self.oracle.heard(Holder(life), key, said, now);
+        self.tell(life, Event::Replied { key, reply })
+    }
+
+    /// Lets a life take a step, and does what it wants done.
+    pub(super) fn tell(&mut self, number: u64, event: Event) -> Checked {
+        let Some(now) = self.life_now(number) else { return Ok(()) };
+        if let Some(until) = self.frozen_until(number) {
+            self.later_at(until, Happening::Event(number, event));
+            return Ok(());
+        }
+        if matches!(event, Event::GraceOver) {
+            self.oracle.interrupted(Holder(number), now);
+        }
+        let Some(life) = self.lives.get_mut(&number) else { return Ok(()) };
+        let effects = life.core.step(event, now, &mut life.dice);
+        for effect in effects {
+            if self.perform(number, effect, now)? == Fared::Ended {
+                return Ok(());
+            }
+        }
+        if !self.calm && self.plan.faults.freeze && self.dice.one_in(200) {
+            self.freeze(number);
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, number: u64, effect: Effect, now: Time) -> Checked<Fared> {
+        if !self.calm && self.plan.faults.node_crash && self.dice.one_in(150) {
+            self.crash_node(number);
+            return Ok(Fared::Ended);
+        }
+        let Some(life) = self.lives.get(&number) else { return Ok(Fared::Ended) };
+        let (node, id, caller) = (life.node, life.id, Caller::Life(number));
+        match effect {
+            Effect::Heartbeat { until } => {
+                self.call(caller, Call::Heartbeat { node: id, until, since: now }, 0);
+            }
+            Effect::TakeOver { max } => self.call(caller, Call::TakeOver { node: id, max }, 0),
+            Effect::Claim(ask) => self.call(caller, Call::Claim(ask), 0),
+            Effect::ClaimLater(ask) => self.claim_later(number, ask),
+            Effect::Settle(settlements) => self.call(caller, Call::Settle { settlements, tries: 0 }, 0),
+            Effect::Release(keys) => self.call(caller, Call::Release { keys, tries: 0 }, 0),
+            Effect::StopClaims => self.call(caller, Call::StopClaims(id), 0),
+            Effect::Send { claimed, timeout } => {
+                self.oracle.called(Holder(number), &claimed, now)?;
+                let name = self.oracle.name(claimed.message.id);
+                let script = if self.calm {
+                    Script::calm(&mut self.dice)
+                } else {
+                    Script::roll(self.plan.faults.refusals, timeout.millis(), &mut self.dice)
+                };
+                let Script { takes_after, answers_after, reply, said } = script;
+                self.note(format_args!("life {number} sends {name}: {said:?} in {answers_after} ms"));
+                if let Some(after) = takes_after {
+                    self.later(after, Happening::Taken(claimed.key));
+                }
+                let reply = Happening::Reply { life: number, key: claimed.key, reply, said };
+                self.later(answers_after, reply);
+            }
+            Effect::Stopped => {
+                self.note(format_args!("life {number} has stopped"));
+                self.end_life(number);
+                let rest = self.dice.between(0, 10_000);
+                self.later(rest, Happening::StartNode(node));
+                return Ok(Fared::Ended);
+            }
+        }
+        Ok(Fared::Well)
+    }
+
+    /// The node dies between two effects. Whatever it was waiting for is gone.
+    pub(super) fn crash_node(&mut self, number: u64) {
+        let Some(node) = self.lives.get(&number).map(|life| life.node) else { return };
+        self.note(format_args!("life {number} of node {node} crashes"));
+        self.end_life(number);
+        let rest = self.dice.between(0, 20_000);
+        self.later(rest, Happening::StartNode(node));
+    }
+
+    fn end_life(&mut self, number: u64) {
+        self.lives.remove(&number);
+        self.pending.retain(|_, pending| pending.caller != Caller::Life(number));
+        self.oracle.gone(Holder(number));
+    }
+}
