@@ -59,7 +59,7 @@ pub struct Works {
     pub config: Config,
     data: PathBuf,
     setup: watch::Sender<Arc<Setup>>,
-    engine: Engine,
+    pub(crate) engine: Arc<Engine>,
 }
 
 /// A running node: works with a door. Dropping it stops nothing well; call [`stop`](Node::stop).
@@ -132,7 +132,7 @@ impl Opened {
         };
         let (address, listener) =
             listening.await.map_err(|error| NodeError::Listen { address: listen, error })?;
-        let works = self.work(config, channels, lanes);
+        let works = self.work(config, channels, &lanes);
         let door = Door::new(Arc::clone(&works.store), works.setup.subscribe(), works.clock.clone());
         let (stop_server, stopping) = oneshot::channel();
         let bounds = Bounds { grace: LAST_REQUESTS, ..Bounds::default() };
@@ -145,7 +145,7 @@ impl Opened {
     }
 
     /// Starts sending, and opens no door. Works the lanes that are named; all if none are.
-    pub fn work(self, config: Config, channels: Channels, lanes: Vec<LaneName>) -> Works {
+    pub fn work(self, config: Config, channels: Channels, lanes: &[LaneName]) -> Works {
         let Opened { store, clock, data } = self;
         let setup = Arc::new(config.setup());
         let unready: Vec<&str> =
@@ -163,9 +163,9 @@ impl Opened {
             channels,
             clock.clone(),
             clock::seed(),
-            &lanes,
+            lanes,
         );
-        Works { store, clock, config, data, setup: watch::channel(setup).0, engine }
+        Works { store, clock, config, data, setup: watch::channel(setup).0, engine: Arc::new(engine) }
     }
 }
 
@@ -177,10 +177,7 @@ impl Works {
 
     /// Why this process can no longer do its work; waits as long as it can.
     pub async fn broken(&self) -> String {
-        tokio::select! {
-            reason = store_broken(&*self.store) => reason,
-            () = self.engine.died() => "the engine ended by itself".to_owned(),
-        }
+        broken(&*self.store, &self.engine).await
     }
 
     /// Takes no more work, finishes what is being sent for up to `grace`, records it, and closes.
@@ -254,6 +251,14 @@ impl Node {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Why a store and an engine can no longer do their work; waits as long as they can.
+pub(crate) async fn broken(store: &dyn Store, engine: &Engine) -> String {
+    tokio::select! {
+        reason = store_broken(store) => reason,
+        () = engine.died() => "the engine ended by itself".to_owned(),
+    }
 }
 
 /// Why the store can no longer be trusted in this process; waits as long as it can be.

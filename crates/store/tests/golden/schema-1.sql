@@ -73,7 +73,7 @@ CREATE TABLE history (
   block INTEGER NOT NULL,
   PRIMARY KEY (key, seq),
   CHECK ((outcome IN (3, 11)) = (reason IS NOT NULL)),
-  CHECK ((outcome IN (2, 4, 13)) = (next_due IS NOT NULL)),
+  CHECK ((outcome = 2 OR outcome = 4 OR outcome = 13) = (next_due IS NOT NULL)),
   CHECK ((outcome IN (10, 12)) = (actor IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 INSERT INTO "history" VALUES(465909999206400000,0,1,0,1,1,0,1800000000000,1800000001000,NULL,NULL,NULL,NULL,'{"provider_id":"p-1","code":200}',NULL,'p: 4 attempts',NULL,2);

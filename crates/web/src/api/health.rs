@@ -1,9 +1,11 @@
 //! Whether the process is alive, and whether it is of use.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::response::Response;
 use http::StatusCode;
+use pombo_store::StoreError;
 
 use crate::Door;
 use crate::problem::{Code, Problem};
@@ -21,17 +23,23 @@ pub(crate) async fn ready(door: Door) -> Result<Response, Problem> {
     if door.is_closing() {
         return Err(Problem::shutting_down());
     }
-    let unready = |detail| {
-        let hint = "look at the server's log; `pombo doctor` checks store, disk and clock";
+    let unready = |detail: Cow<'static, str>| {
+        let hint = "look at the disk of the data folder and at the server's log";
         Err(Problem::new(Code::StoreUnavailable, detail, hint))
     };
     if door.store().broken().borrow().is_some() {
-        return unready("the store failed; the server must be restarted");
+        return unready("the store failed; the server must be restarted".into());
     }
-    door.store().health()?;
+    // The store's own words, since whoever asks here wants to know what to do about it.
+    match door.store().health() {
+        Err(StoreError::Unavailable(why)) => {
+            return unready(format!("the store cannot be written for now: {why}").into());
+        }
+        other => other?,
+    }
     match tokio::time::timeout(STORE_PATIENCE, door.store().keys()).await {
         Ok(Ok(_)) => Ok(view::answer(StatusCode::OK, b"{\"status\":\"ready\"}".to_vec())),
         Ok(Err(error)) => Err(error.into()),
-        Err(_) => unready("the store does not answer"),
+        Err(_) => unready("the store does not answer".into()),
     }
 }

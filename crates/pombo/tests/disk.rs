@@ -1,0 +1,137 @@
+//! A disk that is full, and one that fails, under the real binary.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod place;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use pombo::client::{Client, ClientError, Payload, Refusal};
+use serde_json::json;
+
+use place::{Mount, Place, Told, WORKERS, all_sent, binary, drained, produce, read_store, sink};
+
+const DISK_MB: u64 = 24;
+/// What waits behind the pace of the sink when the disk is full.
+const CONTENT_BYTES: usize = 16 * 1024;
+
+fn refusal<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Refusal {
+    match answer {
+        Err(ClientError::Refused(refusal)) => *refusal,
+        other => panic!("not a refusal: {other:?}"),
+    }
+}
+
+/// Writes zeros until the disk has no room left.
+fn fill(file: &Path) {
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
+    let zeros = [0; 4096];
+    while file.write_all(&zeros).is_ok() {}
+}
+
+/// Posts large messages until the store has refused several in a row, filling the disk with the first refusal.
+async fn post_until_full(client: &Client, url: &str, ballast: &Path, ids: &mut Vec<String>) -> Refusal {
+    let content = "x".repeat(CONTENT_BYTES);
+    let mut in_a_row = 0;
+    for n in 0..20_000 {
+        let body = json!({"channel": "crm", "to": url, "content": {"body": {"n": n, "content": content}}});
+        match client.post("/v1/messages", Payload::json(&body)).await {
+            Ok(message) => {
+                ids.push(message["id"].as_str().unwrap().to_owned());
+                in_a_row = 0;
+            }
+            Err(error) => {
+                fill(ballast);
+                in_a_row += 1;
+                if in_a_row == 20 {
+                    return refusal::<()>(Err(error));
+                }
+            }
+        }
+    }
+    panic!("the disk was never full");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 9
+async fn a_full_disk_refuses_producers_and_pauses_sending_until_there_is_room() {
+    let place = Place::new();
+    let disk = Mount::tmpfs(place.folder.path(), DISK_MB);
+    let data = disk.folder.join("data");
+    let ballast = disk.folder.join("ballast");
+    std::fs::write(&ballast, vec![0; 4 << 20]).unwrap();
+    let sink = sink().await;
+    let server = place.start_with(Command::new(binary()), &data);
+    place.ready().await;
+    let client = place.client();
+
+    let mut ids = Vec::new();
+    let refused = post_until_full(&client, &sink.url("/slow?ms=200"), &ballast, &mut ids).await;
+    assert_eq!((refused.status, refused.code.as_str()), (503, "STORE_UNAVAILABLE"), "{refused:?}");
+    assert!(refused.retry_after.is_some(), "{refused:?}");
+    assert!(refused.hint.as_deref().is_some_and(|hint| hint.contains("Idempotency-Key")), "{refused:?}");
+    let unready = refusal(client.get("/readyz").await);
+    assert_eq!(unready.status, 503);
+    assert!(unready.detail.as_deref().is_some_and(|detail| detail.contains("full")), "{unready:?}");
+
+    // What was under way ends; then nothing goes out.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let before = sink.stats().total;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(sink.stats().total, before, "something was sent that could not be recorded");
+    assert!(usize::try_from(before).unwrap() < ids.len(), "nothing is left that could have been sent");
+
+    // Room again: no restart, no help.
+    std::fs::remove_file(&ballast).unwrap();
+    place.ready().await;
+    let body = json!({"channel": "crm", "to": sink.url("/ok"), "content": {"body": "after"}});
+    let after = client.post("/v1/messages", Payload::json(&body)).await.unwrap();
+    ids.push(after["id"].as_str().unwrap().to_owned());
+    drained(&client, ids.len()).await;
+    assert!(server.terminate().await.success());
+    let record = read_store(&data, &ids);
+    let repeated = all_sent(&record, &sink, &ids);
+    assert_eq!(repeated, 0, "nothing crashed, so nothing may come twice");
+    println!("a full disk: {} messages, 0 lost, {repeated} repeated", ids.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 8
+async fn a_flush_that_fails_ends_the_process_and_nothing_acknowledged_is_lost() {
+    let place = Place::new();
+    let sink = sink().await;
+    let told = Told::default();
+    let urls = [sink.url("/ok"), sink.url("/flaky?fail=1")];
+    let producers: Vec<_> =
+        (0..4).map(|name| tokio::spawn(produce(place.client(), name, urls.clone(), told.clone()))).collect();
+    // One flush fails, and whoever tried it again would hear that all is well. The next to fail comes a little
+    // later, in case the first was a checkpoint's: then nothing is lost, as the log still has it, and nothing ends.
+    let failing = [25, 60, 130];
+    for nth in failing {
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
+        strace.args(["-e", &format!("inject=fsync,fdatasync:error=EIO:when={nth}+3")]).arg(binary());
+        let server = place.start_with(strace, &place.data());
+        let ended = tokio::time::timeout(Duration::from_secs(20), server.ended()).await;
+        let ended = ended.unwrap_or_else(|_| panic!("it went on after a failed flush: {}", place.said()));
+        assert_eq!(ended.code(), Some(1), "{}", place.said());
+    }
+    let said = place.said();
+    assert_eq!(said.matches("(STORE_FAILED)").count(), failing.len(), "{said}");
+    assert!(said.contains("hint: look after the disk, then start again"), "{said}");
+
+    let server = place.start();
+    place.ready().await;
+    told.enough();
+    let mut ids = Vec::new();
+    for producer in producers {
+        ids.extend(producer.await.unwrap());
+    }
+    drained(&place.client(), ids.len()).await;
+    assert!(server.terminate().await.success());
+    let record = read_store(&place.data(), &ids);
+    let repeated = all_sent(&record, &sink, &ids);
+    assert!(ids.len() > WORKERS, "too little load to prove anything: {}", ids.len());
+    println!("{} failed flushes, {} messages, 0 lost, {repeated} repeated", failing.len(), ids.len());
+}

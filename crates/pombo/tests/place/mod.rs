@@ -1,0 +1,354 @@
+//! A folder, a sink, and the real binary between them, for tests that treat it badly.
+//!
+//! Three records are compared in the end: what the producer was told, what the sink saw, and what the store says.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use pombo::client::{Client, Payload};
+use pombo_channels::sandbox::{Options, Sandbox};
+use pombo_kernel::dice::Dice;
+use pombo_kernel::id::MessageId;
+use pombo_kernel::message::StateName;
+use pombo_kernel::name::Tenant;
+use pombo_store::audit::Event;
+use pombo_store::core::{Core, Reading};
+use pombo_store::sqlite::Sqlite;
+use serde_json::json;
+
+pub(crate) const KEY: &str = "pombo_test_key_that_only_this_test_knows";
+pub(crate) const WORKERS: usize = 16;
+
+/// The release binary where there is one, else the debug one.
+pub(crate) fn binary() -> PathBuf {
+    std::env::var_os("POMBO_BIN").map_or_else(|| env!("CARGO_BIN_EXE_pombo").into(), PathBuf::from)
+}
+
+/// A folder with a configuration whose only channel leads to the sink.
+pub(crate) struct Place {
+    pub(crate) folder: tempfile::TempDir,
+    port: u16,
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let config = format!(
+            "[lanes.default]\nworkers = {WORKERS}\n\
+             [channels.crm]\nkind = \"webhook\"\nallow_private = true\nattempt_timeout = \"5s\"\n\
+             [channels.crm.retry]\ndelays = [\"20ms\", \"20ms\", \"20ms\", \"50ms\", \"50ms\", \"50ms\", \"100ms\", \"100ms\"]\nmax_hint = \"1s\"\n"
+        );
+        std::fs::write(folder.path().join("pombo.toml"), config).unwrap();
+        Place { port: free.local_addr().unwrap().port(), folder }
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    pub(crate) fn start(&self) -> Server {
+        self.start_with(Command::new(binary()), &self.data())
+    }
+
+    /// Starts the server through that command, which is the binary or something that runs it.
+    pub(crate) fn start_with(&self, mut command: Command, data: &Path) -> Server {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).unwrap();
+        let child = command
+            .arg("serve")
+            .args(["--listen", &format!("127.0.0.1:{}", self.port)])
+            .arg("--data")
+            .arg(data)
+            .arg("--config")
+            .arg(self.folder.path().join("pombo.toml"))
+            .env("POMBO_ADMIN_KEY", KEY)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Server { child }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// Everything that servers of this place have said so far.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(&format!("http://127.0.0.1:{}", self.port), Some(KEY)).unwrap()
+    }
+
+    pub(crate) async fn ready(&self) {
+        let client = self.client();
+        for _ in 0..600 {
+            if client.get("/readyz").await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("the server never became ready: {}", self.said());
+    }
+}
+
+pub(crate) struct Server {
+    child: Child,
+}
+
+impl Server {
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) async fn terminate(self) -> ExitStatus {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.ended().await
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) async fn ended(mut self) -> ExitStatus {
+        tokio::task::spawn_blocking(move || self.child.wait().unwrap()).await.unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Already gone in the good case.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) async fn sink() -> Sandbox {
+    Sandbox::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &Options::default()).await.unwrap()
+}
+
+/// What producers have been told, kept where no fault of the server reaches.
+#[derive(Clone, Default)]
+pub(crate) struct Told {
+    enough: Arc<AtomicBool>,
+    give_up: Arc<AtomicBool>,
+    count: Arc<AtomicUsize>,
+}
+
+impl Told {
+    /// Asks the producers to end once the message that they are at is acknowledged.
+    pub(crate) fn enough(&self) {
+        self.enough.store(true, Ordering::SeqCst);
+    }
+
+    /// Asks the producers to end even if the message that they are at never will be.
+    pub(crate) fn give_up(&self) {
+        self.give_up.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits until so many messages have been acknowledged in all.
+    pub(crate) async fn at_least(&self, count: usize) {
+        for _ in 0..3_000 {
+            if self.count.load(Ordering::SeqCst) >= count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("only {} of {count} messages were acknowledged", self.count.load(Ordering::SeqCst));
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+}
+
+/// Posts one message after another, repeating each under its own key until it is acknowledged; says which ids it
+/// was told.
+pub(crate) async fn produce(client: Client, name: usize, urls: [String; 2], told: Told) -> Vec<String> {
+    let mut ids = Vec::new();
+    for n in 0usize.. {
+        let url = &urls[usize::from(n % 4 == 0)];
+        let body = json!({"channel": "crm", "to": url, "content": {"body": {"n": n}}});
+        loop {
+            let payload = Payload { idempotency_key: Some(format!("{name}-{n}")), ..Payload::json(&body) };
+            match client.post("/v1/messages", payload).await {
+                Ok(message) => {
+                    ids.push(message["id"].as_str().unwrap().to_owned());
+                    told.count.fetch_add(1, Ordering::SeqCst);
+                    break;
+                }
+                Err(_) if told.give_up.load(Ordering::SeqCst) => return ids,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+        if told.enough.load(Ordering::SeqCst) {
+            break;
+        }
+    }
+    ids
+}
+
+/// What the store says, read from its file once nobody writes it.
+pub(crate) struct Record {
+    pub(crate) states: HashMap<String, StateName>,
+    pub(crate) takeovers: HashMap<String, usize>,
+    pub(crate) takeovers_at_once: usize,
+}
+
+/// Reads the store and checks its audit chain. Every message that was acknowledged must be there, once.
+pub(crate) fn read_store(folder: &Path, ids: &[String]) -> Record {
+    let store = Sqlite::open(folder, Dice::seeded(1), &[7; 32]).unwrap();
+    let mut reader = store.reader().unwrap();
+    assert_eq!(reader.verify().unwrap().broken, None);
+    let mut takeovers = HashMap::new();
+    let mut by_moment: BTreeMap<_, usize> = BTreeMap::new();
+    let mut accepted = 0;
+    let mut from = 0;
+    loop {
+        let records = reader.audit(from, 10_000).unwrap();
+        let Some((last, _)) = records.last() else { break };
+        from = last + 1;
+        for (_, record) in records {
+            accepted += usize::from(record.event == Event::Accepted);
+            if record.event == Event::TakenOver {
+                *takeovers.entry(record.message.unwrap().to_string()).or_default() += 1;
+                *by_moment.entry(record.at).or_default() += 1;
+            }
+        }
+    }
+    let there =
+        |id: &&String| reader.story(&Tenant::default(), id.parse::<MessageId>().unwrap()).unwrap().is_some();
+    let (kept, lost): (Vec<&String>, Vec<&String>) = ids.iter().partition(there);
+    assert!(lost.is_empty(), "{} of {} were acknowledged and are lost: {lost:?}", lost.len(), kept.len());
+    assert_eq!(accepted, ids.len(), "as many rows as different idempotency keys");
+    let states = ids.iter().map(|id| {
+        let story = reader.story(&Tenant::default(), id.parse::<MessageId>().unwrap()).unwrap();
+        (id.clone(), story.unwrap_or_else(|| panic!("{id} was acknowledged and is lost")).state.name())
+    });
+    let states = states.collect();
+    Record { states, takeovers, takeovers_at_once: by_moment.into_values().max().unwrap_or(0) }
+}
+
+/// How many of the acknowledged messages the store does not have.
+pub(crate) fn lost(folder: &Path, ids: &[String]) -> usize {
+    let store = Sqlite::open(folder, Dice::seeded(1), &[7; 32]).unwrap();
+    let mut reader = store.reader().unwrap();
+    let mut there = |id: &String| {
+        let story = reader.story(&Tenant::default(), id.parse::<MessageId>().unwrap());
+        story.unwrap().is_some()
+    };
+    ids.len() - ids.iter().filter(|id| there(id)).count()
+}
+
+/// Every message is sent, the sink saw each, and none came more often than it was in doubt. Says how many came
+/// again.
+pub(crate) fn all_sent(record: &Record, sink: &Sandbox, ids: &[String]) -> usize {
+    let mut repeated = 0;
+    for id in ids {
+        assert_eq!(record.states[id], StateName::Sent, "{id}");
+        let seen = sink.count(id).accepted as usize;
+        let doubts = record.takeovers.get(id).copied().unwrap_or(0);
+        assert!(seen >= 1, "{id} is said to be sent and the sink never saw it");
+        assert!(seen <= 1 + doubts, "{id} came {seen} times and was in doubt only {doubts} times");
+        repeated += seen - 1;
+    }
+    let distinct = usize::try_from(sink.stats().distinct).unwrap();
+    assert_eq!(distinct, ids.len(), "the sink saw something that nobody was told of");
+    assert!(record.takeovers_at_once <= WORKERS, "more in doubt at once than slots");
+    repeated
+}
+
+/// Waits until nothing waits any more. Whether that is everything that was acknowledged, the store's file tells.
+pub(crate) async fn drained(client: &Client, accepted: usize) {
+    for _ in 0..1_500 {
+        let stats = client.get("/v1/stats").await.unwrap();
+        if stats["total"]["waiting"].as_u64() == Some(0) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("not all of {accepted} was sent: {}", client.get("/v1/stats").await.unwrap());
+}
+
+/// A file system of its own below a folder. Gone when dropped, whatever happened on it.
+pub(crate) struct Mount {
+    pub(crate) folder: PathBuf,
+    options: Vec<String>,
+}
+
+impl Mount {
+    /// An ext4 image over a loop device.
+    pub(crate) fn ext4(below: &Path, size_mb: u64) -> Mount {
+        let image = below.join("image");
+        std::fs::File::create(&image).unwrap().set_len(size_mb << 20).unwrap();
+        run("mkfs.ext4", &["-q", "-F", image.to_str().unwrap()]);
+        Mount::new(below, vec!["-o".into(), "loop".into(), image.to_str().unwrap().into()])
+    }
+
+    /// A file system in memory that is soon full.
+    pub(crate) fn tmpfs(below: &Path, size_mb: u64) -> Mount {
+        let options = ["-t", "tmpfs", "-o", &format!("size={size_mb}m"), "pombo-test"];
+        Mount::new(below, options.map(str::to_owned).into())
+    }
+
+    fn new(below: &Path, options: Vec<String>) -> Mount {
+        let folder = below.join("disk");
+        std::fs::create_dir(&folder).unwrap();
+        let mount = Mount { folder, options };
+        mount.mount();
+        mount
+    }
+
+    fn mount(&self) {
+        let folder = self.folder.to_str().unwrap();
+        let arguments: Vec<&str> = self.options.iter().map(String::as_str).chain([folder]).collect();
+        run("mount", &arguments);
+    }
+
+    /// Cuts the power: the server does nothing more, nothing reaches the disk, and what was not flushed is gone.
+    ///
+    /// The server is stopped first, by the same hand. It would live on for a moment otherwise, which no machine
+    /// does, and act on a flush that was under way: that may end well though its file system is gone.
+    pub(crate) fn cut(&self, server: &Server) {
+        // EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH.
+        const CUT: &str = "import fcntl, os, signal, struct, sys; disk = os.open(sys.argv[1], os.O_RDONLY); \
+            os.kill(int(sys.argv[2]), signal.SIGSTOP); fcntl.ioctl(disk, 0x8004587d, struct.pack('I', 2))";
+        run("python3", &["-c", CUT, self.folder.to_str().unwrap(), &server.child.id().to_string()]);
+    }
+
+    /// Brings the power back: what the disk has is read anew, through the file system's own recovery.
+    pub(crate) fn back(&self) {
+        run("umount", &[self.folder.to_str().unwrap()]);
+        self.mount();
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily, since a server may not be quite gone; the loop device goes with the mount.
+        let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
+    }
+}
+
+/// Runs a tool of the system. One that is missing or refuses fails the test: skipped, it would prove nothing.
+fn run(tool: &str, arguments: &[&str]) {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let run = Command::new(tool).args(arguments).env("PATH", path).output();
+    let run = run.unwrap_or_else(|error| panic!("{tool}: {error}; scripts/setup installs it"));
+    assert!(
+        run.status.success(),
+        "`{tool} {}` failed, and without it this test can show nothing. It needs root, loop devices, and a kernel \
+         whose ext4 knows the shutdown ioctl.\n{}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&run.stderr)
+    );
+}

@@ -1,0 +1,99 @@
+//! The power cut while the real binary is under load: nothing that was acknowledged may be lost.
+//!
+//! The data folder is on an ext4 image. A cut makes the file system drop whatever was not flushed; then the
+//! process is killed and the image mounted anew, as after a power failure. The control does the same to a binary
+//! that flushes too seldom, and must lose something: so the test is known to see a loss.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod place;
+
+use std::process::Command;
+use std::time::Duration;
+
+use pombo_kernel::dice::Dice;
+
+use place::{Mount, Place, Told, all_sent, binary, drained, lost, produce, read_store, sink};
+
+const IMAGE_MB: u64 = 128;
+/// Enough for every run; `POMBO_POWER_CUTS` asks for more.
+const CUTS: usize = 5;
+const PRODUCERS: usize = 8;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ ML-1, RELIABILITY 6
+async fn a_power_cut_loses_nothing_that_was_acknowledged() {
+    let cuts = std::env::var("POMBO_POWER_CUTS").map_or(CUTS, |text| text.parse().unwrap());
+    let place = Place::new();
+    let disk = Mount::ext4(place.folder.path(), IMAGE_MB);
+    let data = disk.folder.join("data");
+    let sink = sink().await;
+    let told = Told::default();
+    let urls = [sink.url("/ok"), sink.url("/flaky?fail=1")];
+    let producers: Vec<_> = (0..PRODUCERS)
+        .map(|name| tokio::spawn(produce(place.client(), name, urls.clone(), told.clone())))
+        .collect();
+    let mut dice = Dice::seeded(2_027);
+    for cut in 0..cuts {
+        let server = place.start_with(Command::new(binary()), &data);
+        // The first cut comes with the first acknowledgement: the folder itself has to be on disk by then.
+        told.at_least(told.count() + 1).await;
+        if cut > 0 {
+            tokio::time::sleep(Duration::from_millis(50 + dice.below(600))).await;
+        }
+        disk.cut(&server);
+        server.kill();
+        disk.back();
+    }
+    let server = place.start_with(Command::new(binary()), &data);
+    place.ready().await;
+    told.enough();
+    let mut ids = Vec::new();
+    for producer in producers {
+        ids.extend(producer.await.unwrap());
+    }
+    drained(&place.client(), ids.len()).await;
+    assert!(server.terminate().await.success());
+    let record = read_store(&data, &ids);
+    let repeated = all_sent(&record, &sink, &ids);
+    assert!(ids.len() >= 200, "too little load to prove anything: {}", ids.len());
+    println!("{cuts} power cuts, {} messages, 0 lost, {repeated} repeated", ids.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 6, the control
+async fn the_same_cut_is_seen_to_lose_messages_where_commits_are_not_flushed() {
+    const TRIES: usize = 8;
+    if !cfg!(debug_assertions) {
+        panic!("only a debug build can be told to flush too seldom: run this test without --release");
+    }
+    let mut tried = Vec::new();
+    for _ in 0..TRIES {
+        let place = Place::new();
+        let disk = Mount::ext4(place.folder.path(), IMAGE_MB);
+        let data = disk.folder.join("data");
+        let sink = sink().await;
+        let told = Told::default();
+        let urls = [sink.url("/ok"), sink.url("/ok")];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pombo"));
+        command.env("POMBO_TEST_SYNCHRONOUS", "NORMAL");
+        let server = place.start_with(command, &data);
+        let producers: Vec<_> = (0..PRODUCERS)
+            .map(|name| tokio::spawn(produce(place.client(), name, urls.clone(), told.clone())))
+            .collect();
+        told.at_least(200).await;
+        disk.cut(&server);
+        told.give_up();
+        server.kill();
+        let mut ids = Vec::new();
+        for producer in producers {
+            ids.extend(producer.await.unwrap());
+        }
+        disk.back();
+        let lost = lost(&data, &ids);
+        tried.push(format!("{lost} of {}", ids.len()));
+        if lost > 0 {
+            println!("without a flush at each commit, lost by a power cut: {}", tried.join(", "));
+            return;
+        }
+    }
+    panic!("{TRIES} power cuts lost nothing, though nothing was flushed: {}", tried.join(", "));
+}
