@@ -82,22 +82,12 @@ fn policy_of<'a>(claimed: &Claimed, channel: Option<&'a ChannelSetup>) -> Cow<'a
 }
 
 fn outcome(channel: Option<&ChannelSetup>, end: End, now: Time) -> (Outcome, Option<AttemptFailure>) {
-    let reply = match end {
+    let (reply, lost) = match end {
         End::Reply(Reply::Accepted(receipt)) => return (Outcome::Sent(receipt), None),
-        End::Reply(reply) => reply,
+        End::Reply(reply) => (reply, false),
         End::Lost => {
             let text = "the process that was sending it stopped before the result was recorded";
-            let fault = Fault { kind: FaultKind::Interrupted, text: text.into() };
-            let (_, failure) = outcome(channel, End::Reply(Reply::Doubtful(fault)), now);
-            let meaning = failure.as_ref().map(meaning_of_lost);
-            let failed = Failure {
-                meaning: meaning.unwrap_or_else(not_configured),
-                hint: None,
-                certainty: Certainty::Interrupted,
-                heard: Heard::Nobody,
-                summary: text.into(),
-            };
-            return (Outcome::Failed(failed), failure);
+            (Reply::Doubtful(Fault { kind: FaultKind::Interrupted, text: text.into() }), true)
         }
     };
     let meaning = channel.and_then(|channel| channel.rules.classify(&reply)).unwrap_or_else(not_configured);
@@ -116,7 +106,7 @@ fn outcome(channel: Option<&ChannelSetup>, end: End, now: Time) -> (Outcome, Opt
             (Certainty::PerhapsSent, None, Some(fault.kind.as_str().to_owned()), fault.text)
         }
     };
-    let summary = summary(code.as_deref(), &text);
+    let summary = if lost { text.clone() } else { summary(code.as_deref(), &text) };
     let failure = AttemptFailure {
         verdict: meaning.verdict,
         category: meaning.category.clone(),
@@ -125,18 +115,22 @@ fn outcome(channel: Option<&ChannelSetup>, end: End, now: Time) -> (Outcome, Opt
         perhaps_sent: certainty != Certainty::NotSent,
         rule: meaning.rule.clone(),
     };
+    // Whatever a rule says of an interruption, it was ours: it charges an attempt and blames nobody else.
+    let (meaning, certainty) = match lost {
+        true => (interrupted(meaning), Certainty::Interrupted),
+        false => (meaning, certainty),
+    };
     (Outcome::Failed(Failure { meaning, hint, certainty, heard, summary }), Some(failure))
 }
 
-fn meaning_of_lost(failure: &AttemptFailure) -> Meaning {
+fn interrupted(meaning: Meaning) -> Meaning {
     Meaning {
         verdict: Verdict::Transient,
-        category: failure.category.clone(),
         destination_fault: false,
         suppress: false,
         scope: Scope::Destination,
         wait: None,
-        rule: failure.rule.clone(),
+        ..meaning
     }
 }
 
