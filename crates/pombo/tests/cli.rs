@@ -218,6 +218,7 @@ struct Server {
     child: Child,
     url: String,
     key: String,
+    log_lines: std::sync::mpsc::Receiver<String>,
 }
 
 impl Server {
@@ -243,8 +244,19 @@ impl Server {
             }
         }
         // Somebody must go on reading, or the log would be dropped; and what is read is shown if a test fails.
-        std::thread::spawn(move || log.lines().map_while(Result::ok).for_each(|line| println!("{line}")));
-        Server { child, url, key }
+        let (tell, log_lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in log.lines().map_while(Result::ok) {
+                println!("{line}");
+                let _ = tell.send(line);
+            }
+        });
+        Server { child, url, key, log_lines }
+    }
+
+    /// Waits until the log says so.
+    fn logs(&self, words: &str) {
+        while !self.log_lines.recv_timeout(Duration::from_secs(20)).expect(words).contains(words) {}
     }
 
     fn call(&self, folder: &Path, args: &[&str]) -> Said {
@@ -416,7 +428,7 @@ fn the_key_is_made_once_and_a_reload_takes_effect_unless_the_file_is_bad() {
     assert_eq!(channels(&server), ["crm", "nowhere"]);
     std::fs::write(folder.join("pombo.toml"), "[channels.crm]\nkind = 'pigeon'\n").unwrap();
     server.signal("-HUP");
-    std::thread::sleep(Duration::from_millis(300));
+    server.logs("the configuration was not changed");
     assert_eq!(channels(&server), ["crm", "nowhere"]);
     std::fs::write(folder.join("pombo.toml"), format!("{QUICK}[channels.third]\nkind = 'null'\n")).unwrap();
     server.signal("-HUP");
@@ -449,7 +461,8 @@ fn the_key_is_made_once_and_a_reload_takes_effect_unless_the_file_is_bad() {
             break format!("http://{address}");
         }
     };
-    let mut again = Server { child: second, url, key: server.key.clone() };
+    let log_lines = std::sync::mpsc::channel().1;
+    let mut again = Server { child: second, url, key: server.key.clone(), log_lines };
     assert_eq!(channels(&again).len(), 3);
     again.key = key.to_owned();
     assert_eq!(channels(&again).len(), 3);

@@ -12,7 +12,7 @@ use pombo_kernel::dice::Dice;
 use pombo_kernel::message::StateName;
 use serde_json::json;
 
-use place::{KEY, Place, Told, all_sent, binary, drained, produce, read_store, sink};
+use place::{KEY, Place, Told, all_arrive, binary, drained, produce, read_store, sink};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ ML-1, ML-3, ML-4, ML-5, RELIABILITY 1 to 5
 async fn nothing_is_lost_and_little_is_repeated_when_the_process_is_killed_thirty_times() {
@@ -31,17 +31,7 @@ async fn nothing_is_lost_and_little_is_repeated_when_the_process_is_killed_thirt
         server.kill();
     }
     let server = place.start();
-    place.ready().await;
-    told.enough();
-    let mut ids = Vec::new();
-    for producer in producers {
-        ids.extend(producer.await.unwrap());
-    }
-    drained(&place.client(), ids.len()).await;
-    assert!(server.terminate().await.success());
-
-    let record = read_store(&place.data(), &ids);
-    let repeated = all_sent(&record, &sink, &ids);
+    let (ids, repeated) = all_arrive(&place, server, &place.data(), &told, producers, &sink).await;
     assert!(ids.len() >= 500, "too little load to prove anything: {}", ids.len());
     println!("{KILLS} kills, {} messages, 0 lost, {repeated} repeated", ids.len());
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use pombo::client::{Client, ClientError, Payload, Refusal};
 use serde_json::json;
 
-use place::{Mount, Place, Told, WORKERS, all_sent, binary, drained, produce, read_store, sink};
+use place::{Mount, Place, Told, WORKERS, all_arrive, all_sent, binary, drained, produce, read_store, sink};
 
 const DISK_MB: u64 = 24;
 /// What waits behind the pace of the sink when the disk is full.
@@ -122,16 +122,7 @@ async fn a_flush_that_fails_ends_the_process_and_nothing_acknowledged_is_lost() 
     assert!(said.contains("hint: look after the disk, then start again"), "{said}");
 
     let server = place.start();
-    place.ready().await;
-    told.enough();
-    let mut ids = Vec::new();
-    for producer in producers {
-        ids.extend(producer.await.unwrap());
-    }
-    drained(&place.client(), ids.len()).await;
-    assert!(server.terminate().await.success());
-    let record = read_store(&place.data(), &ids);
-    let repeated = all_sent(&record, &sink, &ids);
+    let (ids, repeated) = all_arrive(&place, server, &place.data(), &told, producers, &sink).await;
     assert!(ids.len() > WORKERS, "too little load to prove anything: {}", ids.len());
     println!("{} failed flushes, {} messages, 0 lost, {repeated} repeated", failing.len(), ids.len());
 }

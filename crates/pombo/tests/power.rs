@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use pombo_kernel::dice::Dice;
 
-use place::{Mount, Place, Told, all_sent, binary, drained, lost, produce, read_store, sink};
+use place::{Mount, Place, Told, all_arrive, binary, lost, produce, sink};
 
 const IMAGE_MB: u64 = 128;
 /// Enough for every run; `POMBO_POWER_CUTS` asks for more.
@@ -45,16 +45,7 @@ async fn a_power_cut_loses_nothing_that_was_acknowledged() {
         disk.back();
     }
     let server = place.start_with(Command::new(binary()), &data);
-    place.ready().await;
-    told.enough();
-    let mut ids = Vec::new();
-    for producer in producers {
-        ids.extend(producer.await.unwrap());
-    }
-    drained(&place.client(), ids.len()).await;
-    assert!(server.terminate().await.success());
-    let record = read_store(&data, &ids);
-    let repeated = all_sent(&record, &sink, &ids);
+    let (ids, repeated) = all_arrive(&place, server, &data, &told, producers, &sink).await;
     assert!(ids.len() >= 200, "too little load to prove anything: {}", ids.len());
     println!("{cuts} power cuts, {} messages, 0 lost, {repeated} repeated", ids.len());
 }

@@ -277,6 +277,28 @@ pub(crate) fn all_sent(record: &Record, sink: &Sandbox, ids: &[String]) -> usize
     repeated
 }
 
+/// Lets the producers end and the server, which is no longer disturbed, send the rest; stops it politely; then
+/// compares what the producers were told, what the sink saw and what the store says. The ids, and how many came again.
+pub(crate) async fn all_arrive(
+    place: &Place,
+    server: Server,
+    data: &Path,
+    told: &Told,
+    producers: Vec<tokio::task::JoinHandle<Vec<String>>>,
+    sink: &Sandbox,
+) -> (Vec<String>, usize) {
+    place.ready().await;
+    told.enough();
+    let mut ids = Vec::new();
+    for producer in producers {
+        ids.extend(producer.await.unwrap());
+    }
+    drained(&place.client(), ids.len()).await;
+    assert!(server.terminate().await.success());
+    let repeated = all_sent(&read_store(data, &ids), sink, &ids);
+    (ids, repeated)
+}
+
 /// Waits until nothing waits any more. Whether that is everything that was acknowledged, the store's file tells.
 pub(crate) async fn drained(client: &Client, accepted: usize) {
     for _ in 0..1_500 {
