@@ -14,7 +14,7 @@ use pombo_kernel::message::Progress;
 use pombo_kernel::name::Tenant;
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Enhanced, Receipt, Refusal, Reply};
-use pombo_kernel::setup::{ChannelSetup, LaneSetup, Limits, Setup};
+use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
 use pombo_kernel::time::{Span, Time};
 
 fn main() {
@@ -81,6 +81,7 @@ fn settle(bencher: Bencher<'_, '_>, policy: &Policy, outcome: &Outcome) {
         policy,
         on_unknown: lifecycle::OnUnknownOutcome::Resend,
         probe: None,
+        health: Default::default(),
     };
     bencher
         .with_inputs(|| outcome.clone())
@@ -96,9 +97,11 @@ fn setup() -> Setup {
         policy: policy(),
         rules: Rules::for_kind(ChannelKind::Webhook, &[]).unwrap(),
         on_unknown_outcome: lifecycle::OnUnknownOutcome::Resend,
-        destination: "".into(),
+        destination: Destination::Fixed("".into()),
         attempt_timeout: Span::from_secs(30),
         unready: None,
+        receipts: None,
+        care: Care::default(),
     };
     Setup {
         channels: BTreeMap::from([(name, Arc::new(channel))]),

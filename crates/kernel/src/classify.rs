@@ -5,7 +5,9 @@
 
 mod claim;
 mod pack;
+pub mod read;
 mod rule;
+mod soap;
 
 #[cfg(test)]
 mod http_tests;
@@ -72,6 +74,8 @@ pub struct Meaning {
     pub destination_fault: bool,
     /// The recipient should be kept out of later bulk sends.
     pub suppress: bool,
+    /// The provider says that it has this very message already.
+    pub already_there: bool,
     /// What is held when the verdict is `sender_fault`.
     pub scope: Scope,
     /// A wait that this error calls for at least (a greylisting reply, a daily quota), if any.
@@ -118,6 +122,7 @@ impl Rules {
                 category: "unknown".to_owned(),
                 destination_fault: false,
                 suppress: false,
+                already_there: false,
                 scope: Scope::default(),
                 wait: self.named_wait(reply),
                 rule: None,
@@ -130,6 +135,7 @@ impl Rules {
             category: rule.category.clone(),
             destination_fault: rule.destination_fault,
             suppress: rule.suppress,
+            already_there: rule.already_delivered,
             scope: rule.scope,
             wait: if passing { self.named_wait(reply).or(rule.wait) } else { rule.wait },
             rule: Some(found.id.clone()),
@@ -180,8 +186,10 @@ impl Facts<'_> {
                     words.push(' ');
                     words.push_str(&plain(name));
                 }
+                // A code without its basic half still tells a refusal from a delay.
+                let class = refusal.enhanced.map(|code| u16::from(code.class) * 100 + 50);
                 Some(Facts {
-                    status: refusal.status,
+                    status: refusal.status.or(class),
                     enhanced: refusal.enhanced,
                     name: refusal.name.as_deref(),
                     fault: None,
@@ -201,7 +209,7 @@ impl Facts<'_> {
     }
 }
 
-/// Lower-case words on one line, one blank between them.
+/// Lower-case words without accents on one line, one blank between them.
 ///
 /// SMTP servers fold long replies and repeat their codes on every line (`421-4.7.0 …`), which would cut a
 /// phrase in two; the codes at the head of a later line are left out.
@@ -213,10 +221,27 @@ fn plain(text: &str) -> String {
             if !words.is_empty() {
                 words.push(' ');
             }
-            words.extend(word.chars().flat_map(char::to_lowercase));
+            words.extend(word.chars().flat_map(char::to_lowercase).filter_map(bare));
         }
     }
     words
+}
+
+/// A letter without its accent, and a quotation mark as a typewriter has it: servers write Portuguese either way.
+fn bare(c: char) -> Option<char> {
+    Some(match c {
+        'á' | 'à' | 'â' | 'ã' | 'ä' | 'å' => 'a',
+        'é' | 'è' | 'ê' | 'ë' => 'e',
+        'í' | 'ì' | 'î' | 'ï' => 'i',
+        'ó' | 'ò' | 'ô' | 'õ' | 'ö' => 'o',
+        'ú' | 'ù' | 'û' | 'ü' => 'u',
+        'ç' => 'c',
+        'ñ' => 'n',
+        '‘' | '’' => '\'',
+        '“' | '”' => '"',
+        '\u{300}'..='\u{36f}' => return None,
+        other => other,
+    })
 }
 
 fn without_codes(line: &str) -> &str {

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -14,9 +13,11 @@ use url::Url;
 
 use crate::kind::ChannelKind;
 
+pub mod claim;
 mod mail;
+pub mod phone;
 
-pub use mail::mailbox;
+pub use mail::{mailbox, reserved_in_mail};
 
 const URL_BYTES_MAX: usize = 2048;
 const HEADERS_MAX: usize = 64;
@@ -51,11 +52,11 @@ pub fn check(kind: ChannelKind, to: &str, content: &Value) -> Result<(), Vec<Pro
             webhook(&mut found, content);
         }
         ChannelKind::Evolution => {
-            if !is_phone(to) && !is_jid(to) {
+            if !phone::is_recipient(to) {
                 found.add(
                     "to",
                     "is neither a phone number nor a JID",
-                    "write +5511987654321, or 5511987654321@s.whatsapp.net",
+                    "write +55 11 98765-4321, or 5511987654321@s.whatsapp.net",
                 );
             }
             evolution(&mut found, content);
@@ -63,29 +64,25 @@ pub fn check(kind: ChannelKind, to: &str, content: &Value) -> Result<(), Vec<Pro
         ChannelKind::Smtp | ChannelKind::Resend => {
             mail::check(&mut found, kind, to, content);
         }
-        ChannelKind::Tiss => {
-            if to.trim().is_empty() || to.len() > 128 || to.chars().any(char::is_control) {
-                found.add(
-                    "to",
-                    "is not the name of an operator",
-                    "write the operator's name as the channel is configured",
-                );
-            }
-            tiss(&mut found, content);
-        }
+        ChannelKind::Tiss => claim::check(&mut found, to, content),
         ChannelKind::Null | ChannelKind::Own => {}
     }
     if found.problems.is_empty() { Ok(()) } else { Err(found.problems) }
 }
 
-/// What a fault of the provider would be common to: for a webhook its URL's host, with the port where it is
-/// not the scheme's own; for every other kind what the channel says.
-pub fn destination(kind: ChannelKind, channel_default: &str, to: &str) -> Arc<str> {
-    let url = (kind == ChannelKind::Webhook).then(|| Url::parse(to).ok()).flatten();
+/// What is wrong with a recipient, whatever is said to them.
+pub fn check_recipient(kind: ChannelKind, to: &str) -> Vec<Problem> {
+    let found = check(kind, to, &Value::Null).err().unwrap_or_default();
+    found.into_iter().filter(|problem| problem.field == "to").collect()
+}
+
+/// The host of a URL, with the port where it is not the scheme's own; empty if it is no URL.
+pub fn host(to: &str) -> String {
+    let url = Url::parse(to).ok();
     match url.as_ref().and_then(|url| url.host_str().map(|host| (host, url.port()))) {
-        Some((host, Some(port))) => format!("{host}:{port}").into(),
-        Some((host, None)) => host.into(),
-        None => channel_default.into(),
+        Some((host, Some(port))) => format!("{host}:{port}"),
+        Some((host, None)) => host.to_owned(),
+        None => String::new(),
     }
 }
 
@@ -166,20 +163,6 @@ pub fn web_address(to: &str) -> Result<Url, Problem> {
         return Err(problem("names port 0", "name the port that the receiver listens on, or none"));
     }
     Ok(url)
-}
-
-fn is_phone(text: &str) -> bool {
-    let digits = text.strip_prefix('+').unwrap_or(text);
-    (8..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
-}
-
-fn is_jid(text: &str) -> bool {
-    const SERVERS: [&str; 6] = ["s.whatsapp.net", "c.us", "g.us", "lid", "newsletter", "broadcast"];
-    text.split_once('@').is_some_and(|(user, server)| {
-        (1..=64).contains(&user.len())
-            && user.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b))
-            && SERVERS.contains(&server)
-    })
 }
 
 /// The problems found so far.
@@ -356,8 +339,9 @@ fn evolution(found: &mut Found, content: &Value) {
     if present(members, "quoted").is_some_and(|value| !value.is_object()) {
         found.add("content.quoted", "is not an object", "write {\"key\": {\"id\": \"…\"}}");
     }
-    let texts = |value: &Value| value.as_array().is_some_and(|list| list.iter().all(Value::is_string));
-    if present(members, "mentioned").is_some_and(|value| !texts(value)) {
+    let person = |value: &Value| value.as_str().is_some_and(phone::is_recipient);
+    let people = |value: &Value| value.as_array().is_some_and(|list| list.iter().all(person));
+    if present(members, "mentioned").is_some_and(|value| !people(value)) {
         found.add("content.mentioned", "is not a list of numbers in quotes", "write [\"5511987654321\"]");
     }
 }
@@ -387,19 +371,6 @@ fn evolution_media(found: &mut Found, media: &Value) {
             found.add("content.media.fileName", "is missing", "a document given as base64 needs a name");
         }
         Some(_) => {}
-    }
-}
-
-fn tiss(found: &mut Found, content: &Value) {
-    let Some(members) = found.members("content", content, &["xml"]) else { return };
-    match found.text("content", members, "xml") {
-        None if present(members, "xml").is_some() => {}
-        Some(xml) if xml.contains('\0') => found.add("content.xml", "has a NUL character", "take it out"),
-        Some(xml) if xml.to_ascii_lowercase().contains("<!doctype") => {
-            found.add("content.xml", "has a DOCTYPE", "take it out: entities are never resolved");
-        }
-        Some(xml) if !xml.trim().is_empty() => {}
-        _ => found.add("content.xml", "is missing or empty", "give the claim's XML"),
     }
 }
 
@@ -458,7 +429,7 @@ mod tests {
                 json!({"subject": "s", "text": "t", "cc": [MAIL], "also_to": MAIL,
                 "tags": [{"name": "a", "value": "b_1"}], "attachments": [{"path": "https://x/y.pdf"}]}),
             ),
-            (Tiss, "amil", json!({"xml": "<a/>"})),
+            (Tiss, "amil", json!({"xml": "<cancelaGuia/>"})),
             (Null, "", json!(7)),
         ] {
             assert_eq!(check(kind, to, &content), Ok(()), "{kind} {content}");
@@ -557,6 +528,8 @@ mod tests {
         ] {
             refused(kind, bad, &json!({"text": "oi"}), &["to"]);
         }
+        refused(kind, "+55 (11) 98765-4321", &json!({"text": "oi", "mentioned": ["(11) 98765-4321"]}), &[]);
+        refused(kind, PHONE, &json!({"text": "oi", "mentioned": ["Ana"]}), &["content.mentioned"]);
         refused(kind, PHONE, &json!({}), &["content"]);
         refused(kind, PHONE, &json!({"text": " "}), &["content.text"]);
         refused(kind, PHONE, &json!({"text": 1}), &["content.text"]);
@@ -570,19 +543,6 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_xml_without_a_doctype() {
-        let kind = ChannelKind::Tiss;
-        refused(kind, " ", &json!({}), &["to", "content.xml"]);
-        refused(kind, "amil", &json!({"xml": 1}), &["content.xml"]);
-        refused(
-            kind,
-            "amil",
-            &json!({"xml": "<!DocType a [<!ENTITY b SYSTEM \"file:///\">]><a/>"}),
-            &["content.xml"],
-        );
-    }
-
-    #[test]
     fn a_webhooks_destination_is_its_urls_host() {
         for (to, expected) in [
             ("https://CRM.Example/hook", "crm.example"),
@@ -590,11 +550,10 @@ mod tests {
             ("http://crm.example:8080/a?b", "crm.example:8080"),
             ("http://[::1]:9/", "[::1]:9"),
             ("http://2130706433/", "127.0.0.1"),
-            ("nonsense", "crm"),
+            ("nonsense", ""),
         ] {
-            assert_eq!(&*destination(ChannelKind::Webhook, "crm", to), expected);
+            assert_eq!(host(to), expected);
         }
-        assert_eq!(&*destination(ChannelKind::Smtp, "relay", "https://x/"), "relay");
     }
 
     #[test]
@@ -638,7 +597,7 @@ mod tests {
         fn nothing_that_a_caller_writes_makes_the_check_panic(to in ".{0,40}", content in any_json()) {
             for kind in ChannelKind::ALL {
                 let _ = check(kind, &to, &content);
-                let _ = destination(kind, "x", &to);
+                let _ = host(&to);
             }
         }
 

@@ -34,6 +34,8 @@ pub fn hint(headers: &[(String, String)], now: Time) -> Option<Span> {
         values("ratelimit").filter_map(rate_limit).max(),
         reset("ratelimit-reset", "ratelimit-remaining"),
         reset("x-ratelimit-reset", "x-ratelimit-remaining"),
+        reset("x-ratelimit-reset-after", "x-ratelimit-remaining"),
+        reset("x-rate-limit-reset", "x-rate-limit-remaining"),
     ]
     .into_iter()
     .flatten()
@@ -47,11 +49,12 @@ pub fn greylist_wait(text: &str) -> Option<Span> {
     static NAMED: OnceLock<Regex> = OnceLock::new();
     let named = NAMED.get_or_init(|| {
         Regex::new(concat!(
-            r"(?is)\b(?:again|re-?try|retried|come back|wait|re-?send|gr[ae]y-?list\w*|delay\w*|defer\w*)\b",
+            r"(?is)\b(?:again|re-?try|retried|retrying|come back|wait|re-?send|gr[ae]y-?list\w*|delay\w*|defer\w*",
+            r"|novamente|aguarde|espere|tente|retorne|reenvie)\b",
             r"[^.;]{0,40}?\b(?:",
-            r"(?:in|for|after) ([0-9]{1,3}):([0-9]{2}):([0-9]{2})\b",
-            r"|([0-9]{1,15})\s?(?:(h)(?:ours?|rs?)?|(m)(?:in(?:ute)?s?)?|(s)(?:ec(?:ond)?s?)?)\b",
-            r"(?:[ ,]{1,2}(?:and )?([0-9]{1,9})\s?(?:(m)in(?:ute)?s?|(s)(?:ec(?:ond)?s?)?)\b)?",
+            r"(?:in|for|after|em|por|ap\x{f3}s) ([0-9]{1,3}):([0-9]{2}):([0-9]{2})\b",
+            r"|([0-9]{1,15})\s?(?:(h)(?:ours?|oras?|rs?)?|(m)(?:in(?:ut[eo])?s?)?|(s)(?:e[cg](?:ond|undo)?s?)?)\b",
+            r"(?:[ ,]{1,2}(?:(?:and|e) )?([0-9]{1,9})\s?(?:(m)in(?:ut[eo])?s?|(s)(?:e[cg](?:ond|undo)?s?)?)\b)?",
             r")"
         ))
         .expect("a fixed expression")
@@ -241,6 +244,8 @@ mod tests {
         check("try again in 1 minute, 30 seconds", Some(90));
         check("try again in 1 minute and 30 seconds", Some(90));
         check("please try\r\n again in\n15 minutes", Some(900));
+        check("Limite excedido, tente novamente em 2 horas", Some(7_200));
+        check("aguarde 5 minutos e 10 segundos", Some(310));
         check("Greylisted, try again later", None);
         check("connection timed out after 30 seconds", None);
         check("retry 5 times", None);

@@ -2,15 +2,20 @@
 //!
 //! Nothing here waits, reads a clock, rolls dice that it was not handed, logs, or touches a file or a network.
 
+pub mod attachment;
 pub mod backoff;
 pub mod block;
+pub mod breaker;
 pub mod classify;
 pub mod content;
+pub mod delivery;
 pub mod dice;
+pub mod flow;
 pub mod hint;
 pub mod id;
 pub mod kind;
 pub mod lifecycle;
+pub mod mask;
 pub mod message;
 pub mod name;
 #[cfg(feature = "planted")]
@@ -18,6 +23,10 @@ pub mod planted;
 pub mod policy;
 pub mod reply;
 pub mod request;
+pub mod secret;
 pub mod setup;
+pub mod signature;
+pub mod template;
 pub mod time;
 pub mod turns;
+pub mod xml;

@@ -4,9 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::backoff::{self, Wait};
-use crate::block::{Block, BlockChange};
-use crate::classify::{Meaning, Verdict};
+use crate::block::{Block, BlockChange, BlockKind, Probe};
+use crate::breaker::Sign;
+use crate::classify::{Meaning, Scope, Verdict};
 use crate::dice::Dice;
+use crate::flow::{Rate, Said};
 use crate::message::{AttemptOutcome, FailureReason, Progress};
 #[cfg(feature = "planted")]
 use crate::planted;
@@ -68,8 +70,10 @@ pub struct Case<'a> {
     pub expires_at: Option<Time>,
     pub policy: &'a Policy,
     pub on_unknown: OnUnknownOutcome,
-    /// Set when the attempt was let through a hold as its probe: how many failed before it.
-    pub probe: Option<u16>,
+    /// Set when the attempt was let through a block as its probe.
+    pub probe: Option<Probe>,
+    /// Where the health of whoever takes the message is kept.
+    pub health: Scope,
 }
 
 /// What is next for the message.
@@ -102,11 +106,26 @@ pub struct Decision {
     pub next: Next,
     pub progress: Progress,
     pub block: BlockChange,
+    /// What the attempt says of the destination's health.
+    pub sign: Sign,
+    /// How many a second the provider takes, where it said so.
+    pub rate: Option<Rate>,
     pub explanation: String,
 }
 
+/// Why a message in doubt is not sent again.
+const HELD_DOUBT: &str =
+    "nobody knows whether it went out, and the channel holds such messages for an operator";
+
+/// The longest pause of a whole channel that a rule asks for on its own: nobody knows when a quota is reset.
+const LONGEST_RULED_PAUSE: Span = Span::from_hours(1);
+
 /// A message that has brought the process down this often in a row is set aside.
 pub const MAX_CRASHES: u16 = 3;
+
+/// As long as a destination is known to be down, the attempts that find it so are free; after so long they count,
+/// so that a message has an end even where nothing else ends it.
+pub const FREE_PROBES: Span = Span::from_hours(24);
 
 /// Says what is next, once an attempt has ended at `now`.
 ///
@@ -115,27 +134,74 @@ pub const MAX_CRASHES: u16 = 3;
 pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> Decision {
     let steps = case.progress.steps.saturating_add(1);
     let failure = match outcome {
-        Outcome::Sent(receipt) => {
+        Outcome::Sent(mut receipt) => {
             let attempts = case.progress.attempts.saturating_add(1);
             let progress = Progress { attempts, crashes: 0, steps, ..case.progress };
-            let block = if case.probe.is_some() { BlockChange::Lift } else { BlockChange::Keep };
-            return Decision { next: Next::Sent(receipt), progress, block, explanation: accepted(attempts) };
+            let said = Said::in_headers(&std::mem::take(&mut receipt.hints));
+            let block = match (case.probe, said.pause) {
+                (Some(_), _) => BlockChange::Lift,
+                (None, Some(pause)) => {
+                    let reason = "the provider takes no more until its limit is reset".to_owned();
+                    BlockChange::Set(case.health, Block::pause(reason, now + pause, now))
+                }
+                (None, None) => BlockChange::Keep,
+            };
+            let explanation = match &receipt.note {
+                Some(note) => format!("{}: {note}", accepted(attempts)),
+                None => accepted(attempts),
+            };
+            return Decision {
+                next: Next::Sent(receipt),
+                progress,
+                block,
+                sign: Sign::Well,
+                rate: said.rate,
+                explanation,
+            };
         }
         Outcome::Failed(failure) => failure,
     };
     let meaning = &failure.meaning;
+    if meaning.already_there && case.progress.doubtful {
+        // A refusal that proves an earlier attempt to have come through, though nobody heard so at the time.
+        let explanation = format!(
+            "{}: the provider says that it has it already, and an earlier attempt's outcome was unknown, so it counts as accepted",
+            failure.summary
+        );
+        return Decision { explanation, ..settle(case, Outcome::Sent(Receipt::default()), now, dice) };
+    }
+    let doubtful = case.progress.doubtful || failure.certainty != Certainty::NotSent;
+    let sign = match (meaning.destination_fault, failure.heard) {
+        (true, _) => Sign::Ill,
+        (false, Heard::Provider) => Sign::Well,
+        (false, Heard::Nobody) => Sign::None,
+    };
 
     if meaning.verdict == Verdict::SenderFault {
         let block = Block::hold(
             failure.summary.clone(),
-            case.probe.map_or(0, |probes| probes.saturating_add(1)),
+            case.probe
+                .filter(|probe| probe.kind == BlockKind::Hold)
+                .map_or(0, |probe| probe.failed.saturating_add(1)),
             now,
         );
-        let progress = Progress { steps, ..case.progress };
-        if case.expires_at.is_some_and(|deadline| deadline <= now) {
-            let explanation = format!("{}; its deadline has passed", failure.summary);
-            let block = BlockChange::Set(meaning.scope, block);
-            return Decision { next: Next::Failed(FailureReason::Expired), progress, block, explanation };
+        let progress = Progress { steps, doubtful, ..case.progress };
+        let ended = if failure.certainty != Certainty::NotSent && case.on_unknown == OnUnknownOutcome::Hold {
+            Some((FailureReason::OutcomeUnknown, HELD_DOUBT))
+        } else if case.expires_at.is_some_and(|deadline| deadline <= now) {
+            Some((FailureReason::Expired, "its deadline has passed"))
+        } else {
+            None
+        };
+        if let Some((reason, why)) = ended {
+            return Decision {
+                next: Next::Failed(reason),
+                progress,
+                block: BlockChange::Set(meaning.scope, block),
+                sign,
+                rate: None,
+                explanation: format!("{}; {why}", failure.summary),
+            };
         }
         let explanation = format!(
             "{}: the fault is ours ({}), so the message waits and this attempt does not count",
@@ -145,6 +211,22 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
             next: Next::Held,
             progress,
             block: BlockChange::Set(meaning.scope, block),
+            sign,
+            rate: None,
+            explanation,
+        };
+    }
+    if still_down(&case, &failure, now) {
+        let explanation = format!(
+            "{}: the destination is still down, so the message waits and this attempt does not count",
+            failure.summary
+        );
+        return Decision {
+            next: Next::Held,
+            progress: Progress { steps, doubtful, ..case.progress },
+            block: block_after(&case, &failure, now),
+            sign,
+            rate: None,
             explanation,
         };
     }
@@ -157,31 +239,53 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
             0
         },
         steps,
+        doubtful,
         ..case.progress
     };
     let block = block_after(&case, &failure, now);
     let (next, why) = after_failure(&case, &failure, progress, now, dice);
     let explanation = format!("attempt {} failed: {}; {why}", progress.attempts, failure.summary);
-    Decision { next, progress, block, explanation }
+    Decision { next, progress, block, sign, rate: None, explanation }
+}
+
+/// A probe that found the destination as it was, with the message certainly not sent and its deadline not passed.
+fn still_down(case: &Case<'_>, failure: &Failure, now: Time) -> bool {
+    #[cfg(feature = "planted")]
+    if planted::is(planted::Bug::ProbeCharged) {
+        return false;
+    }
+    case.probe.is_some_and(|probe| probe.kind == BlockKind::Breaker && now.since(probe.since) < FREE_PROBES)
+        && failure.meaning.destination_fault
+        && failure.meaning.verdict != Verdict::Permanent
+        && failure.certainty == Certainty::NotSent
+        && case.expires_at.is_none_or(|deadline| deadline > now)
 }
 
 /// What a failure that is not ours does to the block in front of the queue.
 ///
 /// A provider that asks for a pause gets it from every message for it. A probe that was answered at all, without
-/// blame, ends the hold; one that reached nobody proves nothing.
+/// blame, ends a hold; one that reached nobody proves nothing. A breaker closes only for an answer that shows the
+/// destination at work.
 fn block_after(case: &Case<'_>, failure: &Failure, now: Time) -> BlockChange {
     let passing = failure.meaning.verdict != Verdict::Permanent;
-    if let Some(hint) = failure.hint.filter(|hint| passing && *hint > Span::ZERO) {
+    // A breaker's own probes come more slowly than that.
+    let least = match case.probe {
+        Some(probe) if probe.kind == BlockKind::Breaker => Span::from_mins(1),
+        _ => Span::from_millis(1),
+    };
+    // A rule that names a wait for the whole channel (a daily quota) speaks for a provider that named none.
+    let ruled = failure.meaning.wait.filter(|_| failure.meaning.scope == Scope::Channel);
+    let hint = failure.hint.or(ruled.map(|wait| wait.min(LONGEST_RULED_PAUSE)));
+    if let Some(hint) = hint.filter(|hint| passing && *hint >= least) {
         let until = now + hint.min(case.policy.max_hint);
         return BlockChange::Set(failure.meaning.scope, Block::pause(failure.summary.clone(), until, now));
     }
-    match (case.probe, failure.heard) {
-        (None, _) => BlockChange::Keep,
-        (Some(_), Heard::Provider) => BlockChange::Lift,
-        (Some(probes), Heard::Nobody) => {
-            BlockChange::Renew(Block::hold(failure.summary.clone(), probes.saturating_add(1), now))
-        }
-    }
+    let Some(probe) = case.probe else { return BlockChange::Keep };
+    let well = match probe.kind {
+        BlockKind::Breaker => !failure.meaning.destination_fault && failure.heard == Heard::Provider,
+        _ => failure.heard == Heard::Provider,
+    };
+    if well { BlockChange::Lift } else { BlockChange::Renew(failure.summary.clone()) }
 }
 
 /// The explanation of an attempt that went well.
@@ -199,10 +303,7 @@ fn after_failure(
     let policy = case.policy;
     let give_up = |reason: FailureReason, why: String| (Next::Failed(reason), why);
     if failure.certainty != Certainty::NotSent && case.on_unknown == OnUnknownOutcome::Hold {
-        return give_up(
-            FailureReason::OutcomeUnknown,
-            "nobody knows whether it went out, and the channel holds such messages for an operator".into(),
-        );
+        return give_up(FailureReason::OutcomeUnknown, HELD_DOUBT.into());
     }
     let permanent = failure.meaning.verdict == Verdict::Permanent;
     #[cfg(feature = "planted")]
@@ -255,8 +356,6 @@ fn reason_of(wait: &Wait, policy: &Policy) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::BlockKind;
-    use crate::classify::Scope;
     use crate::policy::Profile;
     use proptest::prelude::*;
 
@@ -277,6 +376,7 @@ mod tests {
                 category: "some_category".into(),
                 destination_fault: false,
                 suppress: false,
+                already_there: false,
                 scope: Scope::Destination,
                 wait: None,
                 rule: None,
@@ -289,7 +389,14 @@ mod tests {
     }
 
     fn case(progress: Progress, policy: &Policy) -> Case<'_> {
-        Case { progress, expires_at: None, policy, on_unknown: OnUnknownOutcome::Resend, probe: None }
+        Case {
+            progress,
+            expires_at: None,
+            policy,
+            on_unknown: OnUnknownOutcome::Resend,
+            probe: None,
+            health: Scope::Destination,
+        }
     }
 
     fn decide(case: Case<'_>, failure: Failure) -> Decision {
@@ -328,6 +435,14 @@ mod tests {
         ));
     }
 
+    #[test]
+    fn what_a_provider_noted_is_told_with_the_acceptance() {
+        let policy = policy("claims");
+        let receipt = Receipt { note: Some("received with denials: 1801".to_owned()), ..Receipt::default() };
+        let sent = settle(case(made(0), &policy), Outcome::Sent(receipt), NOW, &mut Dice::seeded(1));
+        assert_eq!(sent.explanation, format!("{}: received with denials: 1801", accepted(1)));
+    }
+
     #[test] // REQ CF-1
     fn a_permanent_error_fails_at_once() {
         let policy = policy("smtp");
@@ -349,17 +464,71 @@ mod tests {
     #[test] // REQ CF-7
     fn a_probe_that_comes_through_lifts_the_hold_and_one_that_does_not_renews_it() {
         let policy = policy("smtp");
-        let probing = Case { probe: Some(2), ..case(made(0), &policy) };
+        let probe = Some(Probe { kind: BlockKind::Hold, failed: 2, since: NOW });
+        let probing = Case { probe, ..case(made(0), &policy) };
         let sent = settle(probing, Outcome::Sent(Receipt::default()), NOW, &mut Dice::seeded(1));
         assert_eq!(sent.block, BlockChange::Lift);
         assert_eq!(decide(probing, failure(Verdict::Transient)).block, BlockChange::Lift);
         let unheard = Failure { heard: Heard::Nobody, ..failure(Verdict::Transient) };
-        let BlockChange::Renew(block) = decide(probing, unheard).block else { panic!() };
-        assert_eq!(block.probes, 3, "a probe that reached nobody proves nothing");
+        let renewed = decide(probing, unheard).block;
+        assert!(matches!(renewed, BlockChange::Renew(_)), "a probe that reached nobody proves nothing");
         let BlockChange::Set(_, block) = decide(probing, failure(Verdict::SenderFault)).block else {
             panic!()
         };
         assert_eq!(block.probes, 3);
+    }
+
+    fn down() -> Failure {
+        let mut failure = failure(Verdict::Transient);
+        failure.meaning.destination_fault = true;
+        failure
+    }
+
+    #[test] // REQ CB-1
+    fn an_attempt_says_how_the_destination_is_whatever_it_means_for_the_message() {
+        let policy = policy("smtp");
+        let sign = |failure| decide(case(made(0), &policy), failure).sign;
+        assert_eq!(sign(down()), Sign::Ill);
+        assert_eq!(
+            sign(failure(Verdict::Permanent)),
+            Sign::Well,
+            "a wrong number is no fault of the destination"
+        );
+        assert_eq!(sign(failure(Verdict::SenderFault)), Sign::Well);
+        let unheard = Failure { heard: Heard::Nobody, ..failure(Verdict::Permanent) };
+        assert_eq!(sign(unheard), Sign::None);
+    }
+
+    #[test] // REQ CB-1
+    fn a_probe_that_finds_the_destination_down_is_free_for_a_day_and_only_if_surely_not_sent() {
+        let policy = policy("smtp");
+        let probing = |since: Span| {
+            let probe = Some(Probe { kind: BlockKind::Breaker, failed: 4, since: NOW - since });
+            Case { probe, ..case(made(4), &policy) }
+        };
+        let free = decide(probing(Span::from_hours(2)), down());
+        assert_eq!((free.next, free.progress.attempts), (Next::Held, 4));
+        assert!(matches!(free.block, BlockChange::Renew(_)));
+        let late = decide(probing(Span::from_hours(24)), down());
+        assert_eq!(late.next, Next::Failed(FailureReason::MaxRetriesExceeded));
+        let doubtful = Failure { certainty: Certainty::PerhapsSent, ..down() };
+        let charged = decide(probing(Span::from_hours(2)), doubtful);
+        assert_eq!(charged.progress.attempts, 5);
+        let refused = decide(probing(Span::from_hours(2)), failure(Verdict::Permanent));
+        assert_eq!(refused.block, BlockChange::Lift, "whoever refuses is there");
+    }
+
+    #[test] // REQ CF-8
+    fn a_success_that_used_up_the_limit_pauses_everybody_until_it_is_reset() {
+        let policy = policy("resend");
+        let hints = [("ratelimit-limit", "10"), ("ratelimit-remaining", "0"), ("ratelimit-reset", "1")];
+        let hints = hints.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let account = Case { health: Scope::Channel, ..case(made(0), &policy) };
+        let outcome = Outcome::Sent(Receipt { hints, ..Receipt::default() });
+        let sent = settle(account, outcome, NOW, &mut Dice::seeded(1));
+        assert_eq!((sent.next, sent.rate), (Next::Sent(Receipt::default()), Some(Rate::per_second(9))));
+        let BlockChange::Set(Scope::Channel, pause) = sent.block else { panic!("{:?}", sent.block) };
+        assert_eq!((pause.kind, pause.until), (BlockKind::Pause, Some(NOW + Span::from_secs(1))));
     }
 
     #[test] // REQ ML-5
@@ -369,6 +538,70 @@ mod tests {
         assert!(matches!(decide(case(made(0), &policy), doubtful()).next, Next::Retry { .. }));
         let holding = Case { on_unknown: OnUnknownOutcome::Hold, ..case(made(0), &policy) };
         assert_eq!(decide(holding, doubtful()).next, Next::Failed(FailureReason::OutcomeUnknown));
+    }
+
+    #[test] // REQ ML-5
+    fn a_doubt_stays_with_the_message_whatever_comes_later() {
+        let policy = policy("claims");
+        for certainty in [Certainty::PerhapsSent, Certainty::Interrupted] {
+            let unsure = decide(case(made(0), &policy), Failure { certainty, ..failure(Verdict::Transient) });
+            assert!(unsure.progress.doubtful, "{certainty:?}");
+            for verdict in [Verdict::Transient, Verdict::Permanent, Verdict::SenderFault] {
+                assert!(
+                    decide(case(unsure.progress, &policy), failure(verdict)).progress.doubtful,
+                    "{verdict:?}"
+                );
+            }
+        }
+        assert!(!decide(case(made(0), &policy), failure(Verdict::Transient)).progress.doubtful);
+    }
+
+    #[test] // REQ ML-5
+    fn a_duplicate_after_an_unknown_outcome_was_accepted_and_any_other_is_not() {
+        let policy = policy("claims");
+        let duplicate = || {
+            let mut failure =
+                Failure { summary: "1308 GUIA JÁ APRESENTADA".into(), ..failure(Verdict::Permanent) };
+            failure.meaning.already_there = true;
+            failure
+        };
+        let sure = decide(case(made(1), &policy), duplicate());
+        assert_eq!(sure.next, Next::Failed(FailureReason::PermanentError));
+        let doubtful = Progress { doubtful: true, ..made(1) };
+        let accepted = decide(case(doubtful, &policy), duplicate());
+        assert_eq!((accepted.next, accepted.progress.attempts), (Next::Sent(Receipt::default()), 2));
+        assert!(accepted.explanation.starts_with("1308 "), "{}", accepted.explanation);
+        assert!(accepted.explanation.contains("unknown"), "{}", accepted.explanation);
+        let other = decide(case(doubtful, &policy), failure(Verdict::Permanent));
+        assert_eq!(other.next, Next::Failed(FailureReason::PermanentError));
+    }
+
+    #[test] // REQ ML-5
+    fn a_doubt_on_a_channel_that_holds_is_never_resent_even_where_the_fault_is_ours() {
+        let policy = policy("smtp");
+        let holding = Case { on_unknown: OnUnknownOutcome::Hold, ..case(made(0), &policy) };
+        let doubtful = Failure { certainty: Certainty::PerhapsSent, ..failure(Verdict::SenderFault) };
+        let decision = decide(holding, doubtful);
+        assert_eq!(decision.next, Next::Failed(FailureReason::OutcomeUnknown));
+        assert!(matches!(decision.block, BlockChange::Set(..)), "the channel is held all the same");
+    }
+
+    #[test] // REQ CF-8: a quota parks the account, not one message
+    fn a_rule_that_names_a_wait_for_the_channel_pauses_all_of_it() {
+        let policy = policy("resend");
+        let mut quota = failure(Verdict::Transient);
+        (quota.meaning.wait, quota.meaning.scope) = (Some(Span::from_hours(8)), Scope::Channel);
+        let decision = decide(case(made(0), &policy), quota.clone());
+        let BlockChange::Set(Scope::Channel, pause) = decision.block else { panic!("{:?}", decision.block) };
+        assert_eq!((pause.kind, pause.until), (BlockKind::Pause, Some(NOW + Span::from_hours(1))));
+        let Next::Retry { due, .. } = decision.next else { panic!() };
+        assert_eq!(due.since(NOW), Span::from_hours(8));
+        quota.meaning.scope = Scope::Destination;
+        assert_eq!(
+            decide(case(made(0), &policy), quota).block,
+            BlockChange::Keep,
+            "a greylisted mail waits alone"
+        );
     }
 
     #[test] // REQ ML-5
@@ -423,7 +656,7 @@ mod tests {
             let progress = Progress { crashes, ..made(attempts) };
             let on_unknown = if hold { OnUnknownOutcome::Hold } else { OnUnknownOutcome::Resend };
             let expires_at = expiry.map(|ms| NOW + Span::from_millis(ms));
-            let case = Case { progress, expires_at, policy: &policy, on_unknown, probe: None };
+            let case = Case { progress, expires_at, policy: &policy, on_unknown, probe: None, health: Scope::Destination };
             let hint = hint.map(Span::from_millis);
             let failed = Failure { hint, certainty, ..failure(verdict) };
             let decision = settle(case, Outcome::Failed(failed), NOW, &mut Dice::seeded(seed));

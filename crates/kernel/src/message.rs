@@ -1,11 +1,10 @@
 //! A message: what was asked for, and where it stands.
 
-use std::fmt;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::attachment::Blob;
 use crate::id::MessageId;
 use crate::name::{CampaignName, ChannelName, LaneName, Tenant};
 use crate::policy::Overrides;
@@ -24,6 +23,8 @@ pub struct Draft {
     pub ordering_key: Option<String>,
     pub idempotency: Option<Idempotency>,
     pub body: Body,
+    /// Attachments that the content refers to.
+    pub blobs: Vec<Blob>,
 }
 
 /// Whatever can make messages wait together belongs to one queue.
@@ -56,6 +57,9 @@ pub struct Body {
     pub content: Option<Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
+    /// The version that it is rendered with, whatever is put later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_version: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub payload: Option<Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -153,7 +157,7 @@ impl State {
 macro_rules! slugs {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal $slug:literal,)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum $name { $($(#[$vdoc])* $variant = $code,)* }
 
@@ -174,13 +178,15 @@ macro_rules! slugs {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.as_str())
             }
         }
     };
 }
+
+pub(crate) use slugs;
 
 slugs! {
     /// The six states, by name.
@@ -212,7 +218,8 @@ slugs! {
         Retry = 2 "retry",
         /// Failed, and with it the message.
         Failed = 3 "failed",
-        /// Refused for a fault of ours: the message waits, and this attempt does not count.
+        /// A fault of ours, or a destination that is known to be down: the message waits, and this attempt does not
+        /// count.
         Held = 4 "held",
     }
 }
@@ -251,6 +258,8 @@ pub struct Progress {
     pub crashes: u16,
     /// Everything that ever happened to it after acceptance, counted or not.
     pub steps: u32,
+    /// Some attempt since acceptance failed and may have been sent all the same.
+    pub doubtful: bool,
 }
 
 /// An accepted message.

@@ -83,6 +83,8 @@ names! {
     PolicyName,
     /// A template, a recipient list and a pace.
     CampaignName,
+    /// Words with gaps, by the name that messages call them.
+    TemplateName,
 }
 
 impl Default for Tenant {

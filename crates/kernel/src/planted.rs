@@ -19,6 +19,14 @@ pub enum Bug {
     SlotFreedEarly,
     /// A claim that is answered after the node's lease had ended and begun anew is acted on.
     LateClaimTrusted,
+    /// A probe that finds its destination still down is charged.
+    ProbeCharged,
+    /// A breaker that is due for its probe lets everything through.
+    HalfOpenForAll,
+    /// What has waited behind a breaker is let go at once.
+    RampIgnored,
+    /// A destination never counts as down.
+    BreakerNeverOpens,
 }
 
 thread_local! {

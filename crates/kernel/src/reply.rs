@@ -21,6 +21,13 @@ pub struct Receipt {
     pub provider_id: Option<String>,
     /// The reply code, such as an HTTP status.
     pub code: Option<u16>,
+    /// What the provider said besides, in a line without personal data: codes and numbers that an operator
+    /// should see, such as the denials that a claim was received with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Headers that say how much more may come (`ratelimit-remaining`, …), lower-case names. Not stored.
+    #[serde(skip)]
+    pub hints: Vec<(String, String)>,
 }
 
 /// A provider's refusal. `text` is bounded by the channel and may hold anything a stranger chose to say.
@@ -98,6 +105,8 @@ pub enum FaultKind {
     NotConfigured,
     /// The message cannot be expressed on this channel.
     BadContent,
+    /// The message's template cannot be filled with its payload.
+    Template,
     /// The process that was sending stopped before the result was recorded.
     Interrupted,
 }
@@ -115,6 +124,7 @@ impl FaultKind {
             FaultKind::AddressBlocked => "address_blocked",
             FaultKind::NotConfigured => "not_configured",
             FaultKind::BadContent => "bad_content",
+            FaultKind::Template => "template",
             FaultKind::Interrupted => "interrupted",
         }
     }

@@ -13,11 +13,14 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::attachment::{self, Blob};
 use crate::content;
+use crate::content::claim::is_claim_id;
+use crate::kind::ChannelKind;
 use crate::message::{Body, Draft, Json, Priority, QueueName};
-use crate::name::{LaneName, Tenant};
+use crate::name::{LaneName, TemplateName, Tenant};
 use crate::policy::Overrides;
-use crate::setup::{ChannelSetup, Setup};
+use crate::setup::{ChannelSetup, Limits, Setup};
 use crate::time::{Span, Time};
 
 pub use self::read::BadJson;
@@ -139,20 +142,25 @@ impl Setup {
 
     /// Makes a draft of a request, or names everything that is wrong with it.
     ///
-    /// A channel of another tenant is as unknown as one that does not exist, so that nobody learns of it.
-    pub fn draft(&self, request: Request, tenant: &Tenant, now: Time) -> Result<Draft, Vec<Problem>> {
+    /// A channel of another tenant is as unknown as one that does not exist, so that nobody learns of it. Whether a
+    /// template exists is not known here: whoever has the store resolves it, and pins the version.
+    pub fn draft(&self, mut request: Request, tenant: &Tenant, now: Time) -> Result<Draft, Vec<Problem>> {
         let mut found = Found::default();
         let channel = self.channels.get(request.channel.as_str()).filter(|channel| channel.tenant == *tenant);
         if channel.is_none() {
             found.problems.push(self.unknown_channel(&request.channel, tenant));
         }
+        let mut said = Said::default();
         if request.to.len() > RECIPIENT_BYTES_MAX {
             found.invalid("to", "is longer than 4096 bytes", "give one recipient");
         } else {
-            found.check_content(&request, channel.map(|channel| &**channel), self.limits.content_bytes);
+            said = found.check_content(&mut request, channel.map(|channel| &**channel), &self.limits);
         }
         found.words("type", request.kind.as_deref());
         found.words("reference", request.reference.as_deref());
+        if channel.is_some_and(|channel| channel.kind == ChannelKind::Tiss) {
+            found.claim_id(request.reference.as_deref());
+        }
         found.words("user_id", request.user_id.as_deref());
         found.words("ordering_key", request.ordering_key.as_deref());
         found.object("metadata", request.metadata.as_ref(), METADATA_BYTES_MAX);
@@ -183,7 +191,7 @@ impl Setup {
                 tenant: tenant.clone(),
                 lane,
                 channel: channel.name.clone(),
-                destination: content::destination(channel.kind, &channel.destination, &request.to),
+                destination: channel.destination.of(&request.to, said.content.as_ref()),
                 campaign: None,
             },
             priority,
@@ -196,12 +204,14 @@ impl Setup {
                 kind: request.kind,
                 content: request.content,
                 template: request.template,
+                template_version: None,
                 payload: request.payload,
                 reference: request.reference,
                 user_id: request.user_id,
                 metadata: request.metadata,
                 retry: request.retry,
             },
+            blobs: said.blobs,
         })
     }
 
@@ -240,6 +250,23 @@ pub fn bad_idempotency_key(key: &str) -> Option<Problem> {
     })
 }
 
+/// What a message says, once it was checked.
+#[derive(Default)]
+struct Said {
+    content: Option<Value>,
+    blobs: Vec<Blob>,
+}
+
+/// There is no template of that name; names that there are, for a hint.
+pub fn no_template<'a>(asked: &str, names: impl Iterator<Item = &'a str>) -> Problem {
+    let mut hint = one_of(asked, names);
+    if hint.starts_with("none") {
+        hint = "put one with `pombo templates put`, or send the finished words as `content`".to_owned();
+    }
+    let reason = format!("there is no template {}", quoted(asked));
+    Problem { code: Code::TemplateNotFound, field: "template".into(), reason, hint }
+}
+
 /// The problems found so far.
 #[derive(Default)]
 struct Found {
@@ -271,6 +298,18 @@ impl Found {
         }
     }
 
+    /// A claim is known to whoever asks about it by its id.
+    fn claim_id(&mut self, reference: Option<&str>) {
+        let hint = "give the claim's id, for example CLM-001-1234567890";
+        match reference {
+            None => self.invalid("reference", "is missing: a claim needs its id", hint),
+            Some(id) if !is_claim_id(id) => {
+                self.invalid("reference", "is not a claim's id (CLM-…- and digits)", hint);
+            }
+            Some(_) => {}
+        }
+    }
+
     fn object(&mut self, field: &'static str, json: Option<&Json>, bytes_max: usize) -> Option<Value> {
         let text = json?.text();
         if text.len() > bytes_max {
@@ -293,37 +332,62 @@ impl Found {
         }
     }
 
-    /// The one thing to say: a template with its payload, or the content itself.
-    fn check_content(&mut self, request: &Request, channel: Option<&ChannelSetup>, bytes_max: usize) {
-        self.object("payload", request.payload.as_ref(), bytes_max);
+    /// The one thing to say: a template with its payload, or the content itself, which it gives back.
+    fn check_content(
+        &mut self,
+        request: &mut Request,
+        channel: Option<&ChannelSetup>,
+        limits: &Limits,
+    ) -> Said {
+        self.object("payload", request.payload.as_ref(), limits.content_bytes);
         if let Some(template) = &request.template {
-            let reason = format!("there is no template {}", quoted(template));
-            self.add(Code::TemplateNotFound, "template", reason, "send the finished words as `content`");
+            if template.parse::<TemplateName>().is_err() {
+                self.problems.push(no_template(template, std::iter::empty()));
+            }
             if request.content.is_some() {
                 self.invalid("content", "is given beside a template", "give one of `content` and `template`");
             }
-            return;
+            if let Some(channel) = channel {
+                for problem in content::check_recipient(channel.kind, &request.to) {
+                    self.add(Code::InvalidField, problem.field, problem.reason, problem.hint);
+                }
+            }
+            return Said::default();
         }
+        self.finished_content(request, channel, limits).unwrap_or_default()
+    }
+
+    /// Checks content as a caller wrote it, and takes its large attachments out.
+    fn finished_content(
+        &mut self,
+        request: &mut Request,
+        channel: Option<&ChannelSetup>,
+        limits: &Limits,
+    ) -> Option<Said> {
         if request.payload.is_some() {
             self.invalid("payload", "is given without a template", "put data of your own in `metadata`");
         }
         let Some(content) = &request.content else {
             let hint = channel.map_or("write {\"text\": \"…\"}, or what the channel's kind takes", example);
             self.invalid("content", "is missing", hint);
-            return;
+            return None;
         };
-        if content.text().len() > bytes_max {
-            self.object("content", Some(content), bytes_max);
-            return;
+        let kind = channel.map(|channel| channel.kind);
+        let files = kind.and_then(attachment::field);
+        let most = if files.is_some() { limits.message_bytes() } else { limits.content_bytes };
+        if content.text().len() > most {
+            self.object("content", Some(content), limits.content_bytes);
+            return None;
         }
-        let value = match serde_json::from_str::<Value>(content.text()) {
+        let mut value = match serde_json::from_str::<Value>(content.text()) {
             Ok(value) => value,
             Err(error) => {
                 let reason = format!("cannot be read: {}", read::reason(&error));
-                return self.invalid("content", reason, "write plain JSON, nested at most 100 levels deep");
+                self.invalid("content", reason, "write plain JSON, nested at most 100 levels deep");
+                return None;
             }
         };
-        let Some(channel) = channel else { return };
+        let channel = channel?;
         for problem in content::check(channel.kind, &request.to, &value).err().unwrap_or_default() {
             let of_content = problem.field.starts_with("content");
             let code = if of_content { Code::ContentNotAccepted } else { Code::InvalidField };
@@ -333,6 +397,23 @@ impl Found {
             };
             self.add(code, shortened(problem.field), reason, problem.hint);
         }
+        let mut blobs = Vec::new();
+        if let Some(field) = files {
+            let bytes = attachment::bytes_in(channel.kind, &mut value);
+            if bytes > limits.attachment_bytes {
+                let most = limits.attachment_bytes;
+                let reason = format!("holds {bytes} bytes of files; at most {most} are taken");
+                self.add(Code::TooLarge, field, reason, "send a link to the file instead");
+                return None;
+            }
+            blobs = attachment::take_out(channel.kind, &mut value);
+            if !blobs.is_empty() {
+                request.content = Some(Json::from_value(&value));
+            }
+            let left = request.content.as_ref().filter(|content| content.text().len() > limits.content_bytes);
+            self.object("content", left, limits.content_bytes);
+        }
+        Some(Said { content: Some(value), blobs })
     }
 
     fn send_at(&mut self, asked: Option<Time>, now: Time) -> Option<Time> {

@@ -3,11 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::classify::Rules;
+use serde_json::Value;
+
+use crate::breaker;
+use crate::classify::{Rules, Scope};
+use crate::content;
+use crate::flow::Rate;
 use crate::kind::ChannelKind;
 use crate::lifecycle::OnUnknownOutcome;
 use crate::name::{ChannelName, LaneName, Tenant};
 use crate::policy::Policy;
+use crate::secret::Secret;
+use crate::signature::SigningKey;
 use crate::time::Span;
 
 #[derive(Clone, Debug)]
@@ -27,12 +34,75 @@ pub struct ChannelSetup {
     pub policy: Policy,
     pub rules: Rules,
     pub on_unknown_outcome: OnUnknownOutcome,
-    /// What a fault is common to, where the recipient does not decide it: an instance, an account, a relay.
-    pub destination: Arc<str>,
+    pub destination: Destination,
     /// Longest time that one attempt may take.
     pub attempt_timeout: Span,
     /// Why nothing can be sent through it, and what to do; none if it can.
     pub unready: Option<String>,
+    /// How its destinations are looked after.
+    pub care: Care,
+    /// How the provider's own reports are told from a stranger's; none are taken without it.
+    pub receipts: Option<ReceiptCheck>,
+}
+
+/// How a channel looks after its destinations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Care {
+    pub breaker: breaker::Limits,
+    /// How fast messages may go through the whole channel, until the provider says otherwise.
+    pub rate: Option<Rate>,
+    /// How often the provider is asked how it is.
+    pub probe_every: Option<Span>,
+}
+
+/// Which messages of a channel a fault can be common to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// All of them: an instance, an operator, whatever the channel speaks to.
+    Fixed(Arc<str>),
+    /// Those for the host of one URL.
+    Host,
+    /// Those from one sender's domain; the channel's own where a message names none. The server that takes them
+    /// is one for the whole channel.
+    Sender { default: Arc<str> },
+    /// Those for one recipient's domain, whose servers we speak to ourselves.
+    Recipient,
+}
+
+impl Destination {
+    /// Whom the message stands or falls with.
+    pub fn of(&self, to: &str, content: Option<&Value>) -> Arc<str> {
+        let domain = |mailbox: &str| {
+            let address = content::mailbox(mailbox)?;
+            Some(address.rsplit_once('@')?.1.to_ascii_lowercase())
+        };
+        match self {
+            Destination::Fixed(name) => name.clone(),
+            Destination::Host => content::host(to).into(),
+            Destination::Recipient => domain(to).unwrap_or_default().into(),
+            Destination::Sender { default } => {
+                let from = content.and_then(|content| content.get("from")).and_then(Value::as_str);
+                from.and_then(domain).map_or_else(|| default.clone(), Arc::from)
+            }
+        }
+    }
+
+    /// Where the health of whoever takes the messages is kept.
+    pub fn health_scope(&self) -> Scope {
+        match self {
+            Destination::Sender { .. } => Scope::Channel,
+            Destination::Fixed(_) | Destination::Host | Destination::Recipient => Scope::Destination,
+        }
+    }
+}
+
+/// What a report must show to be believed.
+#[derive(Clone, Debug)]
+pub enum ReceiptCheck {
+    /// These words, in a header that the provider sends along.
+    Token(Secret),
+    /// A Standard Webhooks signature by this key.
+    Signature(SigningKey),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +121,10 @@ pub struct Route {
 pub struct Limits {
     /// Largest content or payload of one message, in bytes.
     pub content_bytes: usize,
-    /// Largest request body, in bytes; an NDJSON stream is not bound by it.
+    /// Largest attachments of one message together, in bytes.
+    pub attachment_bytes: usize,
+    /// Largest request body, in bytes, unless one message with its attachments needs more; an NDJSON stream is not
+    /// bound by it.
     pub request_bytes: usize,
     /// Most messages in one JSON array.
     pub batch_items: usize,
@@ -59,7 +132,25 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { content_bytes: 256 * 1024, request_bytes: 8 * 1024 * 1024, batch_items: 10_000 }
+        Limits {
+            content_bytes: 256 * 1024,
+            attachment_bytes: 25 * 1024 * 1024,
+            request_bytes: 8 * 1024 * 1024,
+            batch_items: 10_000,
+        }
+    }
+}
+
+impl Limits {
+    /// The longest text that one message can need: content and payload, attachments as base64, and the rest.
+    pub fn message_bytes(&self) -> usize {
+        let apart = self.attachment_bytes.saturating_add(2) / 3 * 4;
+        self.content_bytes.saturating_mul(2).saturating_add(apart).saturating_add(64 * 1024)
+    }
+
+    /// The longest request that is held in memory.
+    pub fn body_bytes(&self) -> usize {
+        self.request_bytes.max(self.message_bytes())
     }
 }
 

@@ -37,7 +37,21 @@ const STRANGERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Pure crates, without a clock, chance, logs, SQL or network of their own.
-const KERNEL: &[&str] = &["jiff", "regex", "schemars", "serde", "serde_json", "thiserror", "toml", "url"];
+const KERNEL: &[&str] = &[
+    "base64",
+    "hmac",
+    "jiff",
+    "minijinja",
+    "quick-xml",
+    "regex",
+    "schemars",
+    "serde",
+    "serde_json",
+    "sha2",
+    "thiserror",
+    "toml",
+    "url",
+];
 const KERNEL_TESTS: &[&str] = &["divan", "proptest"];
 
 const LICENCES: &[&str] = &[

@@ -4,9 +4,25 @@ use std::sync::OnceLock;
 
 use regex::Regex;
 
-use super::{Meaning, Rules, Verdict};
+use super::{Rules, Verdict, read};
 use crate::kind::ChannelKind;
-use crate::reply::{Refusal, Reply};
+
+/// The names that claims are refused or broken by, anywhere in their text.
+const NAMES: [&str; 13] = [
+    "INVALID_PATIENT_DATA",
+    "INSURANCE_EXPIRED",
+    "AUTHORIZATION_DENIED",
+    "DUPLICATE_CLAIM",
+    "INVALID_PROCEDURE_CODE",
+    "TIMEOUT",
+    "CONNECTION_ERROR",
+    "SERVICE_UNAVAILABLE",
+    "NETWORK_ERROR",
+    "RATE_LIMIT",
+    "SERVER_ERROR",
+    "503",
+    "504",
+];
 
 /// The verdict on a claim's error text, and the class that the decision service calls it by.
 ///
@@ -14,13 +30,17 @@ use crate::reply::{Refusal, Reply};
 /// none of them is searched for a denial code, and a code counts only where the text says that it is one:
 /// any other four digits may be a year.
 pub fn claim_error(text: &str) -> (Verdict, &'static str) {
-    let meaning = classify(text, None);
-    let verdict = match (meaning, denial_code(text)) {
-        (Some(meaning), _) if meaning.rule.is_some() => meaning.verdict,
-        (_, Some(code)) => classify(text, Some(code)).map_or(Verdict::UnknownTransient, |m| m.verdict),
-        _ => Verdict::UnknownTransient,
-    };
+    static RULES: OnceLock<Rules> = OnceLock::new();
+    let rules = RULES
+        .get_or_init(|| Rules::for_kind(ChannelKind::Tiss, &[]).expect("built-in rules need no extra ones"));
+    let meaning = rules.classify(&read::error(ChannelKind::Tiss, text));
+    let verdict = meaning.map_or(Verdict::UnknownTransient, |meaning| meaning.verdict);
     (verdict, class(verdict))
+}
+
+pub(super) fn names_an_error(text: &str) -> bool {
+    let text = text.to_uppercase();
+    NAMES.iter().any(|name| text.contains(name))
 }
 
 /// A fault of ours leaves the claim itself sound, so to a service that only says "again" or "never" it is
@@ -33,15 +53,8 @@ fn class(verdict: Verdict) -> &'static str {
     }
 }
 
-fn classify(text: &str, name: Option<String>) -> Option<Meaning> {
-    static RULES: OnceLock<Rules> = OnceLock::new();
-    let rules = RULES
-        .get_or_init(|| Rules::for_kind(ChannelKind::Tiss, &[]).expect("built-in rules need no extra ones"));
-    rules.classify(&Reply::Refused(Refusal { name, text: text.to_owned(), ..Refusal::default() }))
-}
-
 /// The code in "glosa 1308", "codigoGlosa: 1308", "<codigoGlosa>1308<", or a text of four digits alone.
-fn denial_code(text: &str) -> Option<String> {
+pub(super) fn denial_code(text: &str) -> Option<String> {
     static CODE: OnceLock<Regex> = OnceLock::new();
     let code = CODE.get_or_init(|| {
         Regex::new(

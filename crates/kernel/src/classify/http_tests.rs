@@ -1,6 +1,6 @@
 //! Evolution, Resend, webhooks and claims: bodies and names as providers send them.
 
-use super::{Meaning, Rules, Scope, Verdict};
+use super::{Meaning, Rules, Scope, Verdict, read};
 use crate::kind::ChannelKind;
 use crate::reply::{Fault, FaultKind, Refusal, Reply};
 use crate::time::Span;
@@ -48,7 +48,9 @@ fn statuses_mean_the_same_for_every_http_kind() {
         check_status(kind, 418, UnknownTransient, "unknown");
         assert!(meaning(kind, 503, None, "").destination_fault);
         assert!(!meaning(kind, 429, None, "").destination_fault);
-        assert_eq!(meaning(kind, 401, None, "").scope, Scope::Destination);
+        // Every sender domain of a Resend account has the same key.
+        let scope = if kind == Resend { Scope::Channel } else { Scope::Destination };
+        assert_eq!(meaning(kind, 401, None, "").scope, scope, "{kind}");
     }
 }
 
@@ -82,6 +84,7 @@ fn faults_on_the_way() {
         check(kind, FaultKind::Interrupted, Transient, false);
         check(kind, FaultKind::AddressBlocked, Permanent, false);
         check(kind, FaultKind::BadContent, Permanent, false);
+        check(kind, FaultKind::Template, Permanent, false);
         check(kind, FaultKind::NotConfigured, SenderFault, false);
     }
 }
@@ -160,9 +163,11 @@ fn a_201_without_a_key_is_a_failure() {
         let body = format!(
             r#"{{"message":"(#{code}) no","type":"OAuthException","code":{code},"fbtrace_id":"A1b2"}}"#
         );
-        same(&meaning(Evolution, 201, None, &body), verdict, category, &body);
+        let rules = Rules::for_kind(Evolution, &[]).unwrap();
+        let seen = rules.classify(&read::http(Evolution, 201, &[], &body)).unwrap();
+        same(&seen, verdict, category, &body);
     };
-    check(131_026, Permanent, "undeliverable");
+    check(131_026, Permanent, "invalid_recipient");
     check(131_047, Permanent, "conversation_window");
     check(131_050, Permanent, "opted_out");
     check(131_051, Permanent, "invalid_content");
@@ -174,6 +179,9 @@ fn a_201_without_a_key_is_a_failure() {
     check(2, Transient, "server_error");
     check(190, SenderFault, "meta_account");
     check(131_031, SenderFault, "meta_account");
+    check(368, SenderFault, "meta_account");
+    check(613, Transient, "rate_limited");
+    check(132_068, Permanent, "template_rejected");
     check(139_999, UnknownTransient, "meta_error");
 }
 
@@ -293,9 +301,48 @@ fn soap_faults_and_names_in_the_text() {
     check(500, None, "Duplicate_Claim after TIMEOUT", Permanent, "duplicate_claim");
     check(200, Some("INSURANCE_EXPIRED"), "", Permanent, "insurance_expired");
     check(500, None, "rate_limit", Transient, "rate_limited");
-    check(503, None, "", Transient, "server_error");
+    check(503, None, "", Transient, "service_unavailable");
     check(401, None, "503", SenderFault, "unauthorized");
     check(404, None, "", SenderFault, "wrong_address");
     check(400, None, "no idea", UnknownTransient, "unknown");
     check(200, None, "", UnknownTransient, "unknown");
+}
+
+#[test] // REQ CF-7
+fn what_a_probe_of_an_instance_saw_holds_it_or_waits_for_it() {
+    let of = |name: &str| {
+        let refusal = Refusal { name: Some(name.to_owned()), ..Refusal::default() };
+        Rules::for_kind(Evolution, &[]).unwrap().classify(&Reply::Refused(refusal)).unwrap()
+    };
+    same(&of("instance_close"), SenderFault, "instance_closed", "closed");
+    same(&of("instance_absent"), SenderFault, "instance_closed", "absent");
+    same(&of("instance_connecting"), Transient, "instance_connecting", "connecting");
+}
+
+#[test] // REQ CF-7, CF-8
+fn what_is_common_to_an_account_holds_the_account_and_what_is_a_domains_holds_the_domain() {
+    let of = |name: &str, status: u16, text: &str| meaning(Resend, status, Some(name), text);
+    for (name, status) in [
+        ("missing_api_key", 401),
+        ("suspended_api_key", 403),
+        ("invalid_permission", 403),
+        ("monthly_quota_exceeded", 429),
+        ("daily_quota_exceeded", 429),
+        ("rate_limit_exceeded", 429),
+        ("brand_new_error", 403),
+    ] {
+        assert_eq!(of(name, status, "").scope, Scope::Channel, "{name}");
+    }
+    let unverified = of("validation_error", 403, "The example.com domain is not verified");
+    assert_eq!((unverified.verdict, unverified.scope), (SenderFault, Scope::Destination));
+}
+
+#[test] // REQ CF-6
+fn words_of_an_operator_count_only_in_an_answer() {
+    let said = |status: u16, text: &str| meaning(Tiss, status, None, text);
+    same(&said(500, "Carteira inv\u{e1}lida"), Permanent, "invalid_patient_data", "with a status");
+    same(&said(200, "Servi\u{fffd}o indispon\u{fffd}vel"), Transient, "service_unavailable", "undecodable");
+    let free = read::error(Tiss, "Carteira inv\u{e1}lida");
+    let seen = Rules::for_kind(Tiss, &[]).unwrap().classify(&free).unwrap();
+    same(&seen, UnknownTransient, "unknown", "free text");
 }

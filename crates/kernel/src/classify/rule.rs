@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Facts, Scope, Verdict, plain};
+use super::{Facts, Scope, Verdict, bare, plain};
 use crate::reply::{Enhanced, FaultKind, Stage};
 use crate::time::Span;
 
@@ -54,6 +54,10 @@ pub struct Rule {
     /// Keep the recipient out of later bulk sends. Only with the verdict `permanent`.
     #[serde(default)]
     pub suppress: bool,
+    /// The provider says that it has this very message already: counted as sent if an earlier attempt's outcome
+    /// is unknown, and treated by the verdict otherwise.
+    #[serde(default)]
+    pub already_delivered: bool,
     /// What is held, with the verdict `sender_fault`.
     #[serde(default)]
     pub scope: Scope,
@@ -82,6 +86,7 @@ impl Rule {
             category: category.into(),
             destination_fault: false,
             suppress: false,
+            already_delivered: false,
             scope: Scope::default(),
             wait: None,
             note: None,
@@ -293,11 +298,22 @@ fn regex(text: &str) -> Result<Regex, Flaw> {
     if text.is_empty() {
         return Err(flaw("`matches` is empty, which matches every reply".to_owned()));
     }
-    RegexBuilder::new(text).case_insensitive(true).size_limit(1 << 20).build().map_err(|error| {
+    // The words that it is held against have no accents.
+    let bare: String =
+        text.chars().flat_map(|c| if c.is_ascii() { Some(c) } else { plain_letter(c) }).collect();
+    RegexBuilder::new(&bare).case_insensitive(true).size_limit(1 << 20).build().map_err(|error| {
         let said = error.to_string();
         let reason = said.lines().last().unwrap_or_default().trim_start_matches("error: ");
         flaw(format!("`matches` is not a regular expression: {reason}"))
     })
+}
+
+fn plain_letter(c: char) -> Option<char> {
+    let mut lower = c.to_lowercase();
+    match (lower.next(), lower.next()) {
+        (Some(lower), None) => bare(lower),
+        _ => Some(c),
+    }
 }
 
 fn slug(text: &str) -> bool {
@@ -308,8 +324,8 @@ fn slug(text: &str) -> bool {
 /// Numbers from one to another: `418`, `5xx`, `850-899`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Numbers {
-    first: u16,
-    last: u16,
+    first: u32,
+    last: u32,
 }
 
 impl Numbers {
@@ -332,13 +348,13 @@ impl Numbers {
         (first <= last).then_some(Numbers { first, last })
     }
 
-    fn hold(self, number: u16) -> bool {
-        (self.first..=self.last).contains(&number)
+    fn hold(self, number: impl Into<u32>) -> bool {
+        (self.first..=self.last).contains(&number.into())
     }
 }
 
 /// A number as written with digits alone: no sign, no blank.
-fn digits(text: &str) -> Option<u16> {
+fn digits(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
@@ -454,14 +470,14 @@ mod tests {
 
     #[test]
     fn numbers_are_single_open_or_from_one_to_another() {
-        let check = |text: &str, expected: Option<(u16, u16)>| {
+        let check = |text: &str, expected: Option<(u32, u32)>| {
             assert_eq!(Numbers::read(text).map(|n| (n.first, n.last)), expected, "{text}");
         };
         check("418", Some((418, 418)));
         check("5xx", Some((500, 599)));
         check("13xx", Some((1300, 1399)));
         check("850-899", Some((850, 899)));
-        for bad in ["", "x", "xx", "5xx-6xx", "+5", "-5", "5-", "99999", "5x5", "٥"] {
+        for bad in ["", "x", "xx", "5xx-6xx", "+5", "-5", "5-", "99999999999", "5x5", "٥"] {
             check(bad, None);
         }
     }

@@ -1,6 +1,6 @@
 //! SMTP replies as servers write them, and what each must come to.
 
-use super::{Meaning, Rules, Verdict};
+use super::{Meaning, Rules, Scope, Verdict, read};
 use crate::kind::ChannelKind;
 use crate::reply::{Enhanced, Fault, FaultKind, Refusal, Reply, Stage};
 use crate::time::Span;
@@ -339,6 +339,52 @@ fn blame_wins_over_passing_words_and_never_suppresses() {
     check(550, "5.7.502", "Access denied", SenderFault, "blocklisted", Kept);
     assert_eq!(meaning(Stage::Auth, 550, "5.7.1", "no").verdict, SenderFault);
     assert_eq!(meaning(Stage::Mail, 550, "5.1.1", "user unknown").verdict, SenderFault);
+}
+
+#[test] // REQ CF-5, CF-7
+fn a_fault_of_the_client_holds_the_relay_and_a_fault_of_the_sender_its_domain() {
+    let scope = |code: u16, status: &str, text: &str| {
+        let seen = meaning(Stage::Request, code, status, text);
+        assert_eq!((seen.verdict, seen.destination_fault), (SenderFault, false), "{text}");
+        seen.scope
+    };
+    for (code, status, text) in [
+        (535, "5.7.8", "Username and password not accepted"),
+        (554, "5.7.1", "Relay access denied"),
+        (554, "5.7.1", "Client host [192.0.2.1] blocked using zen.example"),
+        (550, "5.7.25", "no PTR record"),
+        (550, "5.7.1", "your account is suspended"),
+    ] {
+        assert_eq!(scope(code, status, text), Scope::Channel, "{text}");
+    }
+    for (code, status, text) in [
+        (550, "5.7.26", "fails to pass authentication checks: DMARC policy"),
+        (550, "5.1.8", "Sender address rejected: Domain not found"),
+        (554, "", "Message rejected: Email address is not verified"),
+    ] {
+        assert_eq!(scope(code, status, text), Scope::Destination, "{text}");
+    }
+}
+
+#[test] // REQ CF-5
+fn portuguese_is_read_with_and_without_its_accents_and_when_they_were_lost() {
+    for text in
+        ["Usuário inexistente", "usuario inexistente", "usu\u{fffd}rio inexistente", "UsuÃ¡rio inexistente"]
+    {
+        check(550, "5.1.1", text, Permanent, "invalid_recipient", Suppressed);
+        check(550, "", text, Permanent, "invalid_recipient", Suppressed);
+    }
+    check(550, "", "Usuário ou senha inválidos", SenderFault, "login_refused", Kept);
+    check(550, "", "Remetente inexistente", SenderFault, "sender_rejected", Kept);
+}
+
+#[test] // REQ CF-4
+fn an_enhanced_code_alone_tells_a_refusal_from_a_delay() {
+    let of = |text: &str| {
+        let rules = Rules::for_kind(ChannelKind::Smtp, &[]).unwrap();
+        rules.classify(&read::error(ChannelKind::Smtp, text)).unwrap().verdict
+    };
+    assert_eq!((of("5.1.1 unknown user"), of("4.2.1 not now")), (Permanent, Transient));
 }
 
 #[test] // REQ CF-5

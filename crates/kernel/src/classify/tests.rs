@@ -28,11 +28,13 @@ fn every_built_in_table_loads_and_names_each_rule_once() {
 }
 
 #[test] // REQ CF-5, CF-7
-fn only_a_permanent_error_suppresses_and_only_our_fault_has_a_wide_scope() {
+fn only_a_permanent_error_suppresses_and_only_our_fault_or_our_limit_has_a_wide_scope() {
     for kind in ChannelKind::ALL {
         for (id, rule) in Rules::for_kind(kind, &[]).unwrap().iter() {
             assert!(!rule.suppress || rule.verdict == Verdict::Permanent, "{id}");
-            assert!(rule.scope == Scope::Destination || rule.verdict == Verdict::SenderFault, "{id}");
+            let limit = ["rate_limited", "daily_quota"].contains(&rule.category.as_str());
+            let ours = rule.verdict == Verdict::SenderFault || limit;
+            assert!(rule.scope == Scope::Destination || ours, "{id}");
             assert!(!rule.destination_fault || rule.verdict == Verdict::Transient, "{id}");
         }
     }

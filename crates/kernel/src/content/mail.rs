@@ -119,8 +119,9 @@ fn attachments(found: &mut Found, kind: ChannelKind, value: Option<&Value>) {
     }
 }
 
-/// Headers that have a field of their own, that Pombo writes, or that only a relay may write.
-fn reserved_in_mail(name: &str) -> bool {
+/// Whether a header of this lower-case name is not the caller's to set: those that have a field of their own,
+/// that Pombo writes, or that only a relay may write.
+pub fn reserved_in_mail(name: &str) -> bool {
     const RESERVED: [&str; 14] = [
         "bcc",
         "cc",

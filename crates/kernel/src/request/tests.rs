@@ -8,7 +8,7 @@ use crate::classify::Rules;
 use crate::kind::ChannelKind;
 use crate::lifecycle::OnUnknownOutcome;
 use crate::policy::{Policy, Profile};
-use crate::setup::{LaneSetup, Limits, Route};
+use crate::setup::{Care, Destination, LaneSetup, Limits, Route};
 
 const NOW: Time = Time::from_millis(1_800_000_000_000);
 
@@ -21,9 +21,14 @@ fn setup() -> Setup {
             policy: Policy::built_in(policy, Profile::Production).unwrap(),
             rules: Rules::for_kind(kind, &[]).unwrap(),
             on_unknown_outcome: OnUnknownOutcome::Resend,
-            destination: name.into(),
+            destination: match kind {
+                ChannelKind::Webhook => Destination::Host,
+                _ => Destination::Fixed(name.into()),
+            },
             attempt_timeout: Span::from_secs(30),
             unready: None,
+            receipts: None,
+            care: Care::default(),
         };
         (channel.name.clone(), Arc::new(channel))
     };
@@ -177,10 +182,9 @@ fn an_unknown_channel_and_one_of_another_tenant_look_the_same() {
 #[test]
 fn a_message_says_one_thing() {
     refused(&json!({"content": null}), Code::InvalidField, "content", "is missing", "\"body\"");
-    let template = json!({"content": null, "template": "welcome", "payload": {"a": 1}});
-    refused(&template, Code::TemplateNotFound, "template", "`welcome`", "`content`");
-    let both = problems(&with(&json!({"template": "welcome"})));
-    assert_eq!(both.iter().map(|p| &*p.field).collect::<Vec<_>>(), ["template", "content"]);
+    let template = json!({"content": null, "template": "Bem Vindo", "payload": {"a": 1}});
+    refused(&template, Code::TemplateNotFound, "template", "`Bem Vindo`", "`content`");
+    refused(&json!({"template": "welcome"}), Code::InvalidField, "content", "beside a template", "one of");
     refused(&json!({"payload": {"a": 1}}), Code::InvalidField, "payload", "without a template", "metadata");
 }
 
@@ -246,7 +250,8 @@ fn a_deadline_lies_after_the_time_to_send() {
 #[test] // REQ RP-6
 fn claims_are_given_up_after_48_hours_by_default() {
     let claim = |changes: Value| {
-        let mut request = json!({"channel": "claims", "to": "amil", "content": {"xml": "<a/>"}});
+        let mut request = json!({"channel": "claims", "to": "amil", "reference": "CLM-001-7",
+            "content": {"xml": "<cancelaGuia/>"}});
         request.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
         drafted(&request)
     };
@@ -257,6 +262,18 @@ fn claims_are_given_up_after_48_hours_by_default() {
     assert_eq!(later.expires_at, Some(NOW + hours(148)));
     let Err(Refused::Problems(found)) = claim(json!({"expires_after": "49h"})) else { panic!() };
     assert!(found[0].reason.contains("longer than 2d"), "{found:?}");
+}
+
+#[test] // REQ RD-2
+fn a_claim_is_known_by_its_id() {
+    let claim = json!({"channel": "claims", "to": "amil", "content": {"xml": "<cancelaGuia/>"}});
+    refused(&claim, Code::InvalidField, "reference", "missing", "CLM-001-1234567890");
+    for bad in ["crm-8812", "CLM-1", "CLM-001-x"] {
+        let mut claim = claim.clone();
+        claim["reference"] = json!(bad);
+        refused(&claim, Code::InvalidField, "reference", "not a claim's id", "CLM-001-1234567890");
+    }
+    assert_eq!(accepted(&json!({"reference": "crm-8812"})).body.reference.as_deref(), Some("crm-8812"));
 }
 
 #[test] // REQ RP-5
@@ -405,4 +422,45 @@ proptest! {
             prop_assert_eq!(first, second);
         }
     }
+}
+
+#[test] // REQ ML-10
+fn a_large_attachment_goes_apart_and_does_not_count_as_content() {
+    let media = |bytes: usize| {
+        let media = json!({"mediatype": "image", "media": "QUJD".repeat(bytes / 3)});
+        json!({"channel": "whatsapp", "to": "+5511987654321", "content": {"media": media}})
+    };
+    let draft = accepted(&media(30_000));
+    let [blob] = &draft.blobs[..] else { panic!("{:?}", draft.blobs) };
+    assert_eq!(&blob.bytes[..6], b"ABCABC");
+    let content: Value = serde_json::from_str(draft.body.content.as_ref().unwrap().text()).unwrap();
+    assert_eq!(content["media"]["media"], json!({"blob": blob.digest.to_string(), "size": 30_000}));
+    let mut setup = setup();
+    setup.limits.attachment_bytes = 29_000;
+    let request = with(&media(30_000)).to_string();
+    let Err(Refused::Problems(problems)) = setup.draft_json(request.as_bytes(), &Tenant::default(), NOW)
+    else {
+        panic!("it was accepted")
+    };
+    assert_eq!((problems[0].code, &*problems[0].field), (Code::TooLarge, "content.media"));
+    let spoofed = json!({"blob": "00".repeat(32), "size": 1});
+    let mut request = media(3);
+    request["content"]["media"]["media"] = spoofed;
+    let problems = self::problems(&with(&request));
+    assert!(
+        problems[0].field == "content.media.media" && problems[0].reason.starts_with("is not text"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn a_template_is_drafted_with_its_recipient_checked_and_its_version_open() {
+    let request =
+        json!({"channel": "whatsapp", "to": "+5511987654321", "content": null, "template": "welcome_user"});
+    let draft = accepted(&request);
+    assert_eq!((draft.body.template.as_deref(), draft.body.template_version), (Some("welcome_user"), None));
+    let nobody = json!({"channel": "whatsapp", "to": "x", "content": null, "template": "welcome_user"});
+    refused(&nobody, Code::InvalidField, "to", "number", "+55");
+    let near = no_template("welcome_usr", ["welcome_user", "bye"].into_iter());
+    assert_eq!(near.hint, "did you mean `welcome_user`?");
 }
