@@ -53,7 +53,7 @@ impl Bench {
     }
 
     fn claim(&mut self, max: usize) -> Vec<Claimed> {
-        let ask = Ask { node: NodeId(1), lane: "default".parse().unwrap(), max };
+        let ask = Ask { node: NodeId(1), lane: "default".parse().unwrap(), max, rates: Default::default() };
         let claimed = self.store.claim(&ask, self.now).unwrap();
         self.commit();
         claimed
@@ -87,6 +87,7 @@ fn drafts(count: usize) -> Vec<Draft> {
             content: Json::from_text(format!(r#"{{"i":{number},"pad":"{}"}}"#, "x".repeat(180))).ok(),
             ..Body::default()
         },
+        blobs: Vec::new(),
     };
     (0..count).map(draft).collect()
 }
@@ -94,6 +95,8 @@ fn drafts(count: usize) -> Vec<Draft> {
 fn sent(claimed: &[Claimed], now: Time) -> Vec<Settlement> {
     let sent = |claimed: &Claimed| Settlement {
         key: claimed.key,
+        vitals: Default::default(),
+        reported: false,
         attempt: Attempt {
             round: 0,
             number: 1,

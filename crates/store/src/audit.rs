@@ -30,13 +30,16 @@ pub enum Event {
     Discarded = 10,
     Reprocessed = 11,
     TakenOver = 12,
+    /// What the provider reported of a sent message went further.
+    Delivery = 13,
     Blocked = 20,
     Unblocked = 21,
     KeyAdded = 30,
+    TemplatePut = 40,
 }
 
 impl Event {
-    const ALL: [Event; 15] = [
+    const ALL: [Event; 17] = [
         Event::Accepted,
         Event::Claimed,
         Event::Sent,
@@ -49,9 +52,11 @@ impl Event {
         Event::Discarded,
         Event::Reprocessed,
         Event::TakenOver,
+        Event::Delivery,
         Event::Blocked,
         Event::Unblocked,
         Event::KeyAdded,
+        Event::TemplatePut,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -68,9 +73,11 @@ impl Event {
             Event::Discarded => "discarded",
             Event::Reprocessed => "reprocessed",
             Event::TakenOver => "taken_over",
+            Event::Delivery => "delivery",
             Event::Blocked => "blocked",
             Event::Unblocked => "unblocked",
             Event::KeyAdded => "key_added",
+            Event::TemplatePut => "template_put",
         }
     }
 }

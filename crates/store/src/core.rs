@@ -11,19 +11,29 @@
 //!   is left. The lane's pass is where its last bite began. Heads go by priority, due time, then age.
 //! - A claim does not look at deadlines: whoever drives a core calls `expire` first, and claims only when that
 //!   left nothing to expire.
+//! - At each priority what was tried before goes first, as far as the destination's budget for retries reaches
+//!   ([`Budget`](pombo_kernel::flow::Budget)), then what is new; retries beyond the budget go last of all. A bounded channel, and a destination that recovers,
+//!   let through what their flow has room for ([`Flow`](pombo_kernel::flow::Flow)).
+//! - Every settlement tells how the destination is; when it counts as down, a breaker stands in front of it. A hold or
+//!   a breaker that is lifted by a probe leaves a ramp behind.
 //! - A message with an ordering key waits outside the queues while another of its key is there.
-//! - Behind a hold that is ready to be probed, one message at a time passes, over all queues behind that hold.
+//! - Behind a hold or a breaker that is ready to be probed, one message at a time passes, over all queues behind it.
 //! - A claim's id is the audit position of its first record, so it is never given out twice.
 
+use std::sync::Arc;
+
+use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
+use pombo_kernel::delivery::Report;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
-use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
+use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, NodeId, Page, Place, Settled, Settlement,
-    StoreError, Story, Tally, audit,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Place, Put, Reported,
+    Settled, Settlement, StoreError, Story, Tally, TemplateVersion, audit,
 };
 
 /// One writer's verbs. Nothing is durable, and nothing may be told to anybody, before `commit`.
@@ -41,6 +51,7 @@ pub trait Core: Send + 'static {
     fn disown(&mut self, key: ClaimKey);
     fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError>;
     fn release(&mut self, key: ClaimKey, now: Time) -> Result<Settled, StoreError>;
+    fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError>;
     fn cancel(
         &mut self,
         tenant: &Tenant,
@@ -53,6 +64,15 @@ pub trait Core: Send + 'static {
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError>;
     fn block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError>;
     fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError>;
+    fn examine(&mut self, finding: &Finding, now: Time) -> Result<(), StoreError>;
+    fn put_template(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        template: Template,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Put, StoreError>;
     fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError>;
 
     /// Makes everything since the last commit durable, with its audit block; the position after its last
@@ -83,4 +103,24 @@ pub trait Reading: Send + 'static {
     fn verify(&mut self) -> Result<audit::Verified, StoreError>;
     fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError>;
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError>;
+    fn template(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        version: Option<u32>,
+    ) -> Result<Option<TemplateVersion>, StoreError>;
+    fn templates(
+        &mut self,
+        tenant: &Tenant,
+        after: Option<&TemplateName>,
+        limit: usize,
+    ) -> Result<Vec<TemplateVersion>, StoreError>;
+    fn template_versions(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        before: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<TemplateVersion>, StoreError>;
+    fn blob(&mut self, digest: Digest) -> Result<Option<Arc<[u8]>>, StoreError>;
 }

@@ -8,20 +8,29 @@ pub mod core;
 pub mod memory;
 pub mod shell;
 pub mod sqlite;
+mod traffic;
 pub mod transition;
+
+pub use traffic::Rates;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use pombo_kernel::block::{Block, BlockChange};
+use pombo_kernel::attachment::Digest;
+use pombo_kernel::block::{Block, BlockChange, Probe};
+use pombo_kernel::breaker::{Limits, Sign};
+use pombo_kernel::classify::Scope;
+use pombo_kernel::delivery::{Delivery, LastWord, Report};
+use pombo_kernel::flow::Rate;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{
     Actor, Attempt, AttemptFailure, ClaimKey, Draft, Message, Progress, State, StateName,
 };
-use pombo_kernel::name::{CampaignName, ChannelName, LaneName, Tenant};
+use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
+use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 use tokio::sync::watch;
 
@@ -74,6 +83,8 @@ pub struct Ask {
     pub node: NodeId,
     pub lane: LaneName,
     pub max: usize,
+    /// How fast messages may go through channels, where that is bounded.
+    pub rates: Arc<Rates>,
 }
 
 /// A message that its holder, and nobody else, may send now.
@@ -83,8 +94,8 @@ pub struct Claimed {
     pub message: Arc<Message>,
     pub progress: Progress,
     pub claimed_at: Time,
-    /// It was let through a hold as its probe: how many probes failed before.
-    pub probe: Option<u16>,
+    /// It was let through a block as its probe.
+    pub probe: Option<Probe>,
 }
 
 /// The result of an attempt, with what was decided about it.
@@ -95,6 +106,29 @@ pub struct Settlement {
     pub next: Next,
     pub progress: Progress,
     pub block: BlockChange,
+    pub vitals: Vitals,
+    /// The provider will report on what it took, by the id that it gave.
+    pub reported: bool,
+}
+
+/// What an attempt says of whoever took it, or did not, and how that is judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vitals {
+    pub sign: Sign,
+    /// Where the health is kept: with the destination, or with the whole channel.
+    pub scope: Scope,
+    /// When it counts as down.
+    pub limits: Limits,
+    /// How many messages a second the provider takes, where it said so.
+    pub rate: Option<Rate>,
+}
+
+/// What somebody who asked a provider how it is has found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    pub place: Place,
+    pub block: BlockChange,
+    pub vitals: Vitals,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +146,17 @@ pub enum Cancelled {
     TooLate(StateName),
 }
 
+/// What became of a provider's report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    /// No message that was sent through the channel has that id, so far as is known yet.
+    Unknown,
+    /// It went further than what was known.
+    Moved { id: MessageId, from: Option<Delivery>, to: Delivery },
+    /// As much was known already, or more.
+    Kept,
+}
+
 /// Where a block stands: a channel, or one destination of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
@@ -127,6 +172,7 @@ pub struct Story {
     pub progress: Progress,
     pub updated_at: Time,
     pub attempts: Vec<Attempt>,
+    pub delivery: Option<LastWord>,
 }
 
 /// A message as a list shows it.
@@ -137,6 +183,7 @@ pub struct Line {
     pub progress: Progress,
     pub updated_at: Time,
     pub last_failure: Option<AttemptFailure>,
+    pub delivery: Option<LastWord>,
 }
 
 /// Which messages to list. Every given part must match.
@@ -152,6 +199,7 @@ pub struct Filter {
     pub recipient: Option<String>,
     pub reference: Option<String>,
     pub category: Option<String>,
+    pub delivery: Option<Delivery>,
     pub since: Option<Time>,
     pub until: Option<Time>,
 }
@@ -178,6 +226,7 @@ impl Filter {
             && fits(self.recipient.as_ref(), Some(&body.to))
             && fits(self.reference.as_ref(), body.reference.as_ref())
             && fits(self.category.as_ref(), line.last_failure.as_ref().map(|failure| &failure.category))
+            && fits(self.delivery.as_ref(), line.delivery.as_ref().map(|word| &word.state))
             && self.since.is_none_or(|since| message.created_at() >= since)
             && self.until.is_none_or(|until| message.created_at() < until)
     }
@@ -210,10 +259,17 @@ pub enum Counted {
     Discarded = 5,
     Attempts = 6,
     Retries = 7,
+    // How often a message's delivery moved to each of these.
+    DeliveryAccepted = 21,
+    DeliveryFailed = 22,
+    Delivered = 23,
+    Bounced = 24,
+    Read = 25,
+    Complained = 26,
 }
 
 impl Counted {
-    pub const ALL: [Counted; 7] = [
+    pub const ALL: [Counted; 13] = [
         Counted::Accepted,
         Counted::Sent,
         Counted::Failed,
@@ -221,7 +277,24 @@ impl Counted {
         Counted::Discarded,
         Counted::Attempts,
         Counted::Retries,
+        Counted::DeliveryAccepted,
+        Counted::DeliveryFailed,
+        Counted::Delivered,
+        Counted::Bounced,
+        Counted::Read,
+        Counted::Complained,
     ];
+
+    pub fn of(delivery: Delivery) -> Counted {
+        match delivery {
+            Delivery::Accepted => Counted::DeliveryAccepted,
+            Delivery::Failed => Counted::DeliveryFailed,
+            Delivery::Delivered => Counted::Delivered,
+            Delivery::Bounced => Counted::Bounced,
+            Delivery::Read => Counted::Read,
+            Delivery::Complained => Counted::Complained,
+        }
+    }
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -232,8 +305,32 @@ impl Counted {
             Counted::Discarded => "discarded",
             Counted::Attempts => "attempts",
             Counted::Retries => "retries",
+            Counted::DeliveryAccepted => "delivery_accepted",
+            Counted::DeliveryFailed => "delivery_failed",
+            Counted::Delivered => "delivered",
+            Counted::Bounced => "bounced",
+            Counted::Read => "read",
+            Counted::Complained => "complained",
         }
     }
+}
+
+/// One version of a template, as it was put.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TemplateVersion {
+    pub name: TemplateName,
+    /// From 1 on, without gaps.
+    pub version: u32,
+    pub template: Template,
+    pub created_at: Time,
+    pub by: Actor,
+}
+
+/// What a template became that was put: a version of its own, or the one that says the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Put {
+    pub stored: TemplateVersion,
+    pub repeat: Repeat,
 }
 
 /// Who may do what. The key itself is never stored, only its digest.
@@ -275,6 +372,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Gives back messages that were not sent, uncharged.
     fn release(&self, claims: Vec<ClaimKey>) -> Answer<'_, Vec<Settled>>;
 
+    /// Takes in what a provider says of messages that were sent through the channel, each found by the provider's
+    /// id for it. A delivery only moves forward, so that the same report again, or an earlier one, changes nothing.
+    fn report(&self, channel: ChannelName, reports: Vec<Report>) -> Answer<'_, Vec<Reported>>;
+
     /// Cancels a message that still waits.
     fn cancel(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Cancelled>;
 
@@ -284,7 +385,47 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Lifts it; false if there was none.
     fn unblock(&self, place: Place, by: Actor) -> Answer<'_, bool>;
 
+    /// Takes into account how a provider was found when it was asked.
+    fn examine(&self, finding: Finding) -> Answer<'_, ()>;
+
     fn blocks(&self) -> Answer<'_, Vec<(Place, Block)>>;
+
+    /// Adds a version to a template, unless the latest one says the same. Earlier versions stay as they are.
+    fn put_template(
+        &self,
+        tenant: Tenant,
+        name: TemplateName,
+        template: Template,
+        by: Actor,
+    ) -> Answer<'_, Put>;
+
+    /// A version of a template, the latest if none is named.
+    fn template(
+        &self,
+        tenant: Tenant,
+        name: TemplateName,
+        version: Option<u32>,
+    ) -> Answer<'_, Option<TemplateVersion>>;
+
+    /// The latest version of each template, by name, after that one.
+    fn templates(
+        &self,
+        tenant: Tenant,
+        after: Option<TemplateName>,
+        limit: usize,
+    ) -> Answer<'_, Vec<TemplateVersion>>;
+
+    /// The versions of one template, the newest first, older than `before`.
+    fn template_versions(
+        &self,
+        tenant: Tenant,
+        name: TemplateName,
+        before: Option<u32>,
+        limit: usize,
+    ) -> Answer<'_, Vec<TemplateVersion>>;
+
+    /// An attachment, by its digest.
+    fn blob(&self, digest: Digest) -> Answer<'_, Option<Arc<[u8]>>>;
 
     /// One message and its history.
     fn story(&self, tenant: Tenant, id: MessageId) -> Answer<'_, Option<Story>>;

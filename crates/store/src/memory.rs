@@ -3,29 +3,34 @@
 //! Everything is found by looking at everything. Other stores are right when they answer as this one does.
 
 mod reader;
+mod receipts;
+mod templates;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pombo_kernel::block::{Block, BlockChange, BlockKind, Gate};
-use pombo_kernel::classify::Scope;
+use pombo_kernel::attachment::Digest;
+use pombo_kernel::block::{Block, BlockChange, BlockKind, Gate, Probe, probe_of};
+use pombo_kernel::delivery::{LastWord, Report};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::{IdMaker, MessageId, MessageKey};
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{
     Actor, Attempt, ClaimId, ClaimKey, Draft, FailureReason, Message, Progress, QueueName, State,
 };
-use pombo_kernel::name::{ChannelName, LaneName, Tenant};
+use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
+use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 use pombo_kernel::turns::{BITE, Pass};
 
 use crate::audit::{self, Record, Tip};
 use crate::core::Core;
+use crate::traffic::{Traffic, at, places, witness};
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, NodeId, Place, Repeat, Settled, Settlement,
-    StoreError, transition,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Place, Put, Repeat,
+    Reported, Settled, Settlement, StoreError, TemplateVersion, Vitals, transition,
 };
 
 pub use reader::MemoryReader;
@@ -52,8 +57,13 @@ struct Model {
     lanes: BTreeMap<LaneName, Pass>,
     claims: BTreeMap<MessageKey, Hold>,
     blocks: BTreeMap<Place, Block>,
+    traffic: Traffic,
+    /// The message of a provider's id; of several with the same one, the last that was sent.
+    receipts: BTreeMap<(ChannelName, String), MessageKey>,
     tallies: BTreeMap<(Tenant, ChannelName, Counted), u64>,
     keys: Vec<ApiKey>,
+    templates: BTreeMap<(Tenant, TemplateName), Vec<TemplateVersion>>,
+    blobs: BTreeMap<Digest, Arc<[u8]>>,
     chain: Vec<audit::Block>,
     tip: Tip,
     /// Recorded since the last commit.
@@ -69,6 +79,7 @@ struct Row {
     /// When it was accepted, or an attempt at it ended, or it was given up.
     moved_at: Time,
     attempts: Vec<Attempt>,
+    delivery: Option<LastWord>,
 }
 
 /// Where a message with an ordering key is while it is pending.
@@ -94,20 +105,20 @@ struct Hold {
     node: NodeId,
     /// When the message was due, and is again if its holder gives it back.
     due: Time,
-    probe: Option<Probe>,
+    probing: Option<Probing>,
 }
 
-/// The blocks through which a message was let as a probe, and how many probes failed there before.
+/// The blocks through which a message was let as a probe, and what it is to find out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Probe {
+struct Probing {
     places: Vec<Place>,
-    failed: u16,
+    probe: Probe,
 }
 
 /// What stands in front of a queue.
 enum Front {
     Open,
-    Probe(Probe),
+    Probe(Probing),
     Shut { until: Option<Time> },
 }
 
@@ -119,7 +130,7 @@ struct Turn {
     queue: Arc<QueueName>,
     pass: Pass,
     age: usize,
-    probe: Option<Probe>,
+    probing: Option<Probing>,
 }
 
 impl Memory {
@@ -137,20 +148,21 @@ impl Memory {
         let ids = id_maker(&now, &mut dice);
         let mut found = Memory { now, committed, dice, ids, leases: BTreeMap::new() };
         found.forget_turns();
-        for block in found.now.blocks.values_mut().filter(|block| block.kind == BlockKind::Hold) {
+        for block in found.now.blocks.values_mut().filter(|block| block.kind.is_probed()) {
             block.until = block.until.map(|_| Time::default());
         }
         found
     }
 
-    /// Turns and probes are not durable.
+    /// Turns, probes and traffic are not durable.
     fn forget_turns(&mut self) {
         for queue in self.now.queues.values_mut() {
             queue.pass = Pass::default();
         }
         for hold in self.now.claims.values_mut() {
-            hold.probe = None;
+            hold.probing = None;
         }
+        self.now.traffic = Traffic::default();
         self.now.lanes.clear();
     }
 }
@@ -181,6 +193,7 @@ impl Core for Memory {
         if let Some(said) = draft.idempotency {
             model.idempotency.insert((tenant, said.key), (said.fingerprint, id));
         }
+        model.blobs.extend(draft.blobs.into_iter().map(|blob| (blob.digest, blob.bytes)));
         let message = Arc::new(Message {
             id,
             queue: model.queue(draft.queue),
@@ -196,6 +209,7 @@ impl Core for Memory {
             progress: Progress::default(),
             moved_at: message.created_at(),
             attempts: Vec::new(),
+            delivery: None,
             message: message.clone(),
         };
         model.messages.insert(id.key(), row);
@@ -206,6 +220,7 @@ impl Core for Memory {
 
     fn claim(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
         let model = &mut self.now;
+        model.traffic.bound(&ask.rates);
         model.end_pauses(now);
         let claim = model.next_claim();
         let mut taken = Vec::new();
@@ -213,7 +228,7 @@ impl Core for Memory {
             let turns = model.turns(&ask.lane, now);
             let Some(turn) = turns.iter().min_by_key(|turn| (turn.pass, turn.age)) else { break };
             // A queue that is alone simply has the next turn as well.
-            let bite = if turn.probe.is_some() { 1 } else { BITE.min(ask.max - taken.len()) };
+            let bite = if turn.probing.is_some() { 1 } else { BITE.min(ask.max - taken.len()) };
             taken.extend(model.take(turn, bite, claim, ask.node, now));
         }
         Ok(taken)
@@ -236,7 +251,7 @@ impl Core for Memory {
         for (key, hold) in lost {
             let Some(row) = model.messages.get(&key) else { continue };
             model.records.push(transition::taken_over(&row.message, now));
-            taken.extend(model.hold(key, Hold { claim, node, probe: None, ..hold }, now));
+            taken.extend(model.hold(key, Hold { claim, node, probing: None, ..hold }, now));
         }
         Ok(taken)
     }
@@ -257,6 +272,9 @@ impl Core for Memory {
         let state = match settlement.next {
             Next::Sent(receipt) => {
                 model.count(&message, Counted::Sent);
+                if settlement.reported {
+                    model.expect_reports(&message, &receipt);
+                }
                 State::Sent { at: settlement.attempt.finished_at, receipt }
             }
             Next::Retry { due, .. } => {
@@ -275,7 +293,9 @@ impl Core for Memory {
             row.progress = settlement.progress;
         }
         model.enter(&message, state);
-        model.change_block(&message.queue, settlement.block, now);
+        let places = places(&message.queue);
+        model.change_block(&places, settlement.block, now);
+        model.take_pulse(&places, &settlement.vitals, message.id.key(), now);
         Ok(Settled::Done)
     }
 
@@ -285,6 +305,10 @@ impl Core for Memory {
         model.records.push(transition::released(&message, now));
         model.enter(&message, State::Pending { due });
         Ok(Settled::Done)
+    }
+
+    fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError> {
+        Ok(self.now.report(channel, report, now))
     }
 
     fn cancel(
@@ -335,11 +359,32 @@ impl Core for Memory {
     fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
         let model = &mut self.now;
         model.end_pauses(now);
+        model.traffic.forget(place);
         let lifted = model.blocks.remove(place).is_some();
         if lifted {
             model.records.push(transition::unblocked(place, by, now));
         }
         Ok(lifted)
+    }
+
+    fn examine(&mut self, finding: &Finding, now: Time) -> Result<(), StoreError> {
+        let model = &mut self.now;
+        model.end_pauses(now);
+        let places = [Place { destination: None, ..finding.place.clone() }, finding.place.clone()];
+        model.change_block(&places, finding.block.clone(), now);
+        model.take_pulse(&places, &finding.vitals, witness(now), now);
+        Ok(())
+    }
+
+    fn put_template(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        template: Template,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Put, StoreError> {
+        Ok(self.now.put_template(tenant, name, template, by, now))
     }
 
     fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {
@@ -486,12 +531,27 @@ impl Model {
         ClaimId(i64::try_from(position).unwrap_or(i64::MAX))
     }
 
-    /// What of a queue may be sent at `now`, the head first.
+    fn is_retry(&self, message: &Message) -> bool {
+        self.messages.get(&message.id.key()).is_some_and(|row| row.progress.steps > 0)
+    }
+
+    /// What of a queue may be sent at `now`, the head first. What was tried before goes before what is new as far as
+    /// its budget reaches, and after it beyond that.
     fn heads(&self, queue: &QueueName, now: Time) -> Vec<(Arc<Message>, Time)> {
         let of_queue = self.queued().filter(|(message, due)| *message.queue == *queue && *due <= now);
         let mut heads: Vec<_> = of_queue.map(|(message, due)| (message.clone(), due)).collect();
-        heads.sort_by_key(|(message, due)| (std::cmp::Reverse(message.priority), *due, message.id));
-        heads
+        heads.sort_by_key(|(message, due)| {
+            (std::cmp::Reverse(message.priority), !self.is_retry(message), *due, message.id)
+        });
+        let [_, place] = places(queue);
+        let mut retries = self.traffic.retry_room(&place, now);
+        let (mut first, last): (Vec<_>, Vec<_>) = heads.into_iter().partition(|(message, _)| {
+            let goes = !self.is_retry(message) || retries > 0;
+            retries -= usize::from(goes && self.is_retry(message));
+            goes
+        });
+        first.extend(last);
+        first
     }
 
     /// The lane's queues that could go now.
@@ -499,14 +559,14 @@ impl Model {
         let lane_pass = self.lanes.get(lane).copied().unwrap_or_default();
         let mut turns = Vec::new();
         for (name, queue) in self.queues.iter().filter(|(name, _)| name.lane == *lane) {
-            let probe = match self.front(name, now) {
+            let probing = match self.front(name, now) {
                 Front::Open => None,
-                Front::Probe(probe) => Some(probe),
+                Front::Probe(probing) => Some(probing),
                 Front::Shut { .. } => continue,
             };
             if !self.heads(name, now).is_empty() {
                 let pass = queue.pass.resumed(lane_pass);
-                turns.push(Turn { queue: name.clone(), pass, age: queue.age, probe });
+                turns.push(Turn { queue: name.clone(), pass, age: queue.age, probing });
             }
         }
         turns
@@ -517,10 +577,14 @@ impl Model {
         self.lanes.insert(turn.queue.lane.clone(), turn.pass);
         let mut pass = turn.pass;
         let mut taken = Vec::new();
-        for (message, due) in self.heads(&turn.queue, now).into_iter().take(bite) {
+        let bite = if turn.probing.is_some() { bite } else { bite.min(self.room(&turn.queue, now)) };
+        let mut heads = self.heads(&turn.queue, now);
+        heads.truncate(bite);
+        self.passed(&turn.queue, &heads, now);
+        for (message, due) in heads {
             pass = pass.after(message.priority, 1);
             self.records.push(transition::claimed(&message, now));
-            let hold = Hold { claim, node, due, probe: turn.probe.clone() };
+            let hold = Hold { claim, node, due, probing: turn.probing.clone() };
             taken.extend(self.hold(message.id.key(), hold, now));
         }
         if let Some(queue) = self.queues.get_mut(&turn.queue) {
@@ -538,7 +602,7 @@ impl Model {
             message: row.message.clone(),
             progress: row.progress,
             claimed_at: now,
-            probe: hold.probe.as_ref().map(|probe| probe.failed),
+            probe: hold.probing.as_ref().map(|probing| probing.probe),
         };
         self.claims.insert(key, hold);
         Some(claimed)
@@ -562,42 +626,71 @@ impl Model {
 
 /// Blocks.
 impl Model {
-    /// A pause that is over was never there.
+    /// A pause or a ramp that is over was never there, but for what follows it.
     fn end_pauses(&mut self, now: Time) {
-        let over = |block: &Block| block.kind == BlockKind::Pause && block.gate(now) == Gate::Open;
-        self.blocks.retain(|_, block| !over(block));
+        let over = |block: &Block| block.kind.passes() && block.gate(now) == Gate::Open;
+        let ended: Vec<_> = self.blocks.iter().filter(|(_, block)| over(block)).collect();
+        let ended: Vec<_> =
+            ended.into_iter().map(|(place, block)| (place.clone(), block.ended(now))).collect();
+        for (place, next) in ended {
+            match next {
+                Some(next) => drop(self.blocks.insert(place, next)),
+                None => drop(self.blocks.remove(&place)),
+            }
+        }
     }
 
-    /// The stricter of the two blocks in front of a queue. A hold that is being probed is shut until the probe
-    /// is back, whenever that is.
+    /// The stricter of the two blocks in front of a queue. One that is being probed is shut until the probe is
+    /// back, whenever that is.
     fn front(&self, queue: &QueueName, now: Time) -> Front {
-        let blocks = places(queue).into_iter().filter_map(|place| {
-            let block = self.blocks.get(&place)?;
-            Some((place, block))
-        });
         let mut shut = Vec::new();
-        let mut probe = Probe { places: Vec::new(), failed: 0 };
-        for (place, block) in blocks {
-            match block.gate(now) {
-                Gate::Open => {}
+        let (mut probed, mut probe) = (Vec::new(), None);
+        for place in places(queue) {
+            let block = self.blocks.get(&place);
+            match block.map_or(Gate::Open, |block| block.gate(now)) {
+                Gate::Open | Gate::Flow(_) => {
+                    if self.traffic.room(&place, block, now) == 0 {
+                        shut.push(self.traffic.opens(&place));
+                    }
+                }
                 Gate::Shut { until } => shut.push(until.unwrap_or(Time::MAX)),
                 Gate::Probe if self.is_probed(&place) => shut.push(Time::MAX),
                 Gate::Probe => {
-                    probe.places.push(place);
-                    probe.failed = probe.failed.max(block.probes);
+                    probe = block.map(|block| probe_of(probe, block));
+                    probed.push(place);
                 }
             }
         }
-        match shut.into_iter().max() {
-            Some(until) => Front::Shut { until: (until < Time::MAX).then_some(until) },
-            None if probe.places.is_empty() => Front::Open,
-            None => Front::Probe(probe),
+        match (shut.into_iter().max(), probe) {
+            (Some(until), _) => Front::Shut { until: (until < Time::MAX).then_some(until) },
+            (None, None) => Front::Open,
+            (None, Some(probe)) => Front::Probe(Probing { places: probed, probe }),
         }
     }
 
+    /// How many messages of a queue may go at once.
+    fn room(&self, queue: &QueueName, now: Time) -> usize {
+        let room = |place: Place| self.traffic.room(&place, self.blocks.get(&place), now);
+        places(queue).map(room).into_iter().min().unwrap_or(usize::MAX)
+    }
+
+    /// These messages set out.
+    fn passed(&mut self, queue: &QueueName, heads: &[(Arc<Message>, Time)], now: Time) {
+        let retries = heads.iter().filter(|(message, _)| self.is_retry(message)).count();
+        let places = places(queue);
+        for place in &places {
+            self.traffic.passed(place, self.blocks.get(place), heads.len(), now);
+        }
+        self.traffic.charged(&places[1], heads.len() - retries, retries, now);
+    }
+
     fn is_probed(&self, place: &Place) -> bool {
-        let probes = self.claims.values().filter_map(|hold| hold.probe.as_ref());
-        probes.into_iter().any(|probe| probe.places.contains(place))
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::HalfOpenForAll) {
+            return false;
+        }
+        let probes = self.claims.values().filter_map(|hold| hold.probing.as_ref());
+        probes.into_iter().any(|probing| probing.places.contains(place))
     }
 
     /// What stands at a place once `newer` is said of it.
@@ -608,43 +701,51 @@ impl Model {
         }
     }
 
-    fn change_block(&mut self, queue: &QueueName, change: BlockChange, now: Time) {
-        let [channel, destination] = places(queue);
+    fn put_block(&mut self, place: &Place, block: Block, now: Time) {
+        let before = self.blocks.get(place).map(|block| block.kind);
+        let steady = self.traffic.steady(place, now);
+        let block = self.merged(place, block.remembering(steady, now));
+        if before.is_none_or(|before| before != block.kind && block.kind.is_probed()) {
+            self.records.push(transition::blocked(place, &block, &Actor::engine(), now));
+        }
+        self.blocks.insert(place.clone(), block);
+    }
+
+    fn change_block(&mut self, places: &[Place; 2], change: BlockChange, now: Time) {
         match change {
             BlockChange::Keep => {}
-            BlockChange::Set(scope, block) => {
-                let place = match scope {
-                    Scope::Channel => channel,
-                    Scope::Destination => destination,
-                };
-                let block = self.merged(&place, block);
-                if !self.blocks.contains_key(&place) {
-                    self.records.push(transition::blocked(&place, &block, &Actor::engine(), now));
-                }
-                self.blocks.insert(place, block);
-            }
-            BlockChange::Renew(block) => {
-                for place in [channel, destination] {
-                    if self.blocks.get(&place).is_some_and(|block| block.kind == BlockKind::Hold) {
-                        let block = self.merged(&place, block.clone());
-                        self.blocks.insert(place, block);
+            BlockChange::Set(scope, block) => self.put_block(at(places, scope), block, now),
+            BlockChange::Renew(reason) => {
+                for place in places {
+                    if let Some(block) = self.blocks.get_mut(place).filter(|block| block.kind.is_probed()) {
+                        *block = block.clone().renewed(reason.clone(), now);
                     }
                 }
             }
             BlockChange::Lift => {
-                for place in [channel, destination] {
-                    if self.blocks.get(&place).is_some_and(|block| block.kind == BlockKind::Hold) {
-                        self.blocks.remove(&place);
-                        self.records.push(transition::unblocked(&place, &Actor::engine(), now));
-                    }
-                }
+                places.iter().for_each(|place| self.recover(place, BlockKind::is_probed, now));
+            }
+            BlockChange::Reached => {
+                places.iter().for_each(|place| self.recover(place, |kind| kind == BlockKind::Breaker, now));
             }
         }
     }
-}
 
-/// Where blocks in front of a queue stand: its channel, and its destination there.
-fn places(queue: &QueueName) -> [Place; 2] {
-    [None, Some(queue.destination.clone())]
-        .map(|destination| Place { channel: queue.channel.clone(), destination })
+    /// Turns a block of such a kind into a ramp.
+    fn recover(&mut self, place: &Place, over: impl Fn(BlockKind) -> bool, now: Time) {
+        let Some(block) = self.blocks.get(place).filter(|block| over(block.kind)) else { return };
+        let ramp = block.ramp(now);
+        self.blocks.insert(place.clone(), ramp);
+        self.traffic.forget(place);
+        self.records.push(transition::unblocked(place, &Actor::engine(), now));
+    }
+
+    /// Takes into account how the destination was found; one that counts as down is blocked.
+    fn take_pulse(&mut self, places: &[Place; 2], vitals: &Vitals, witness: MessageKey, now: Time) {
+        let place = at(places, vitals.scope);
+        let Some(why) = self.traffic.note(place, vitals, witness, now) else { return };
+        if !self.blocks.get(place).is_some_and(|block| block.kind.is_probed()) {
+            self.put_block(place, Block::breaker(why, &vitals.limits, now), now);
+        }
+    }
 }

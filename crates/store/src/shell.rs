@@ -12,24 +12,27 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
+use pombo_kernel::delivery::Report;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
-use pombo_kernel::name::Tenant;
+use pombo_kernel::name::{ChannelName, TemplateName, Tenant};
+use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Time};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::audit::{Record, Verified};
 use crate::core::{Core, Reading};
 use crate::{
-    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, NodeId, Page, Place, Settled,
-    Settlement, Store, StoreError, Story, Tally,
+    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Place, Put,
+    Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion,
 };
 
 pub use writer::Writer;
 
 /// Bytes of accepted messages that may wait to be written before producers are asked to come back later.
-const BACKLOG_BYTES: usize = 32 * 1024 * 1024;
+const BACKLOG_BYTES: usize = 64 * 1024 * 1024;
 const READERS: usize = 4;
 
 /// 32 bytes that nobody can guess, new at every call.
@@ -237,6 +240,10 @@ impl<C: Core> Store for Shell<C> {
         self.work(0, move |core, now| claims.into_iter().map(|key| core.release(key, now)).collect())
     }
 
+    fn report(&self, channel: ChannelName, reports: Vec<Report>) -> Answer<'_, Vec<Reported>> {
+        self.work(0, move |core, now| reports.iter().map(|one| core.report(&channel, one, now)).collect())
+    }
+
     fn cancel(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Cancelled> {
         self.work(0, move |core, now| core.cancel(&tenant, id, &by, now))
     }
@@ -249,8 +256,54 @@ impl<C: Core> Store for Shell<C> {
         self.work(0, move |core, now| core.unblock(&place, &by, now))
     }
 
+    fn examine(&self, finding: Finding) -> Answer<'_, ()> {
+        self.work(0, move |core, now| core.examine(&finding, now))
+    }
+
     fn blocks(&self) -> Answer<'_, Vec<(Place, Block)>> {
         self.read(Reading::blocks)
+    }
+
+    fn put_template(
+        &self,
+        tenant: Tenant,
+        name: TemplateName,
+        template: Template,
+        by: Actor,
+    ) -> Answer<'_, Put> {
+        self.work(0, move |core, now| core.put_template(&tenant, &name, template, &by, now))
+    }
+
+    fn template(
+        &self,
+        tenant: Tenant,
+        name: TemplateName,
+        version: Option<u32>,
+    ) -> Answer<'_, Option<TemplateVersion>> {
+        self.read(move |reader| reader.template(&tenant, &name, version))
+    }
+
+    fn templates(
+        &self,
+        tenant: Tenant,
+        after: Option<TemplateName>,
+        limit: usize,
+    ) -> Answer<'_, Vec<TemplateVersion>> {
+        self.read(move |reader| reader.templates(&tenant, after.as_ref(), limit))
+    }
+
+    fn template_versions(
+        &self,
+        tenant: Tenant,
+        name: TemplateName,
+        before: Option<u32>,
+        limit: usize,
+    ) -> Answer<'_, Vec<TemplateVersion>> {
+        self.read(move |reader| reader.template_versions(&tenant, &name, before, limit))
+    }
+
+    fn blob(&self, digest: Digest) -> Answer<'_, Option<Arc<[u8]>>> {
+        self.read(move |reader| reader.blob(digest))
     }
 
     fn story(&self, tenant: Tenant, id: MessageId) -> Answer<'_, Option<Story>> {
@@ -302,5 +355,6 @@ impl<C: Core> Store for Shell<C> {
 fn weight_of(draft: &Draft) -> usize {
     let body = &draft.body;
     let json = [&body.content, &body.payload, &body.metadata];
-    512 + body.to.len() + json.into_iter().flatten().map(|json| json.text().len()).sum::<usize>()
+    let texts: usize = json.into_iter().flatten().map(|json| json.text().len()).sum();
+    512 + body.to.len() + texts + draft.blobs.iter().map(|blob| blob.bytes.len()).sum::<usize>()
 }

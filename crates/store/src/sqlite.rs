@@ -9,30 +9,35 @@ mod board;
 mod claims;
 mod file;
 mod reader;
+mod receipts;
 mod rows;
 mod settling;
+mod templates;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use pombo_kernel::block::Block;
+use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::{IdMaker, MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft, Message, QueueName};
-use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
+use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 use rusqlite::{OptionalExtension, Params, Row, params};
 use sha2::{Digest, Sha256};
 
 use crate::audit::{Record, Tip};
 use crate::core::Core;
+use crate::traffic::witness;
 use crate::transition;
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, NodeId, Place, Repeat, Settled, Settlement,
-    StoreError,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Place, Put, Repeat,
+    Reported, Settled, Settlement, StoreError,
 };
-use board::{Board, Fresh, QueueId, rank};
+use board::{Board, Fresh, QueueId, TRIED, rank};
 use claims::Claims;
 use file::File;
 pub use reader::Reader;
@@ -59,7 +64,7 @@ pub struct Sqlite {
     /// The audit records of the group that is being written.
     records: Vec<Record>,
     /// What the group adds to the counters.
-    tallies: HashMap<(Tenant, pombo_kernel::name::ChannelName, Counted), i64>,
+    tallies: HashMap<(Tenant, ChannelName, Counted), i64>,
     slice: i64,
     in_slice: u32,
     next_deadline: Option<Time>,
@@ -111,7 +116,7 @@ impl Sqlite {
         }
         let mut last = 0;
         while let Some(id) = self.one(sql!("ready_next_queue"), [last], |row| row.get(0))? {
-            self.find_next_due(id, u16::MAX, Time::from_millis(0))?;
+            self.find_next_due(id, u32::MAX, Time::from_millis(0))?;
             last = id;
         }
         self.load_claims()
@@ -134,18 +139,19 @@ impl Sqlite {
     }
 
     /// Looks up the earliest row of a queue, among the ranks that may have any.
-    fn find_next_due(&mut self, id: QueueId, ranks: u16, now: Time) -> Result<(), StoreError> {
-        let mut stored: Option<Time> = None;
+    fn find_next_due(&mut self, id: QueueId, ranks: u32, now: Time) -> Result<(), StoreError> {
+        let (mut untried, mut tried): (Option<Time>, Option<Time>) = (None, None);
         let mut left = 0;
-        for rank in (0..10).filter(|rank| ranks & (1 << rank) != 0) {
+        for rank in (0..2 * TRIED).filter(|rank| ranks & (1 << rank) != 0) {
             let due = self.one(sql!("ready_next_due"), params![id, rank], |row| rows::time(row, 0))?;
             if let Some(due) = due {
                 left |= 1 << rank;
-                stored = Some(stored.map_or(due, |stored| stored.min(due)));
+                let first = if rank < TRIED { &mut untried } else { &mut tried };
+                *first = Some(first.map_or(due, |first| first.min(due)));
             }
         }
         let queue = self.board.queue(id);
-        (queue.stored, queue.ranks) = (stored, left);
+        (queue.stored, queue.retry, queue.ranks) = (untried, tried, left);
         self.board.reseat(id, now);
         Ok(())
     }
@@ -246,13 +252,16 @@ impl Sqlite {
         Ok(true)
     }
 
-    /// Forgets pauses that are over. They ended by themselves, so nobody's act is recorded.
+    /// Forgets pauses and ramps that are over. They ended by themselves, so nobody's act is recorded.
     fn end_pauses(&mut self, now: Time) -> Result<(), StoreError> {
         if self.board.blocks.is_empty() {
             return Ok(());
         }
-        for place in self.board.ended_pauses(now) {
+        for (place, next) in self.board.ended(now) {
             self.drop_block(&place, now)?;
+            if let Some(next) = next {
+                self.set_block(&place, next, now)?;
+            }
         }
         Ok(())
     }
@@ -266,12 +275,13 @@ impl Sqlite {
     }
 }
 
-fn recipient_hash(secret: &[u8; 32], tenant: &Tenant, to: &str) -> i64 {
+/// What stands for a text of somebody's in an index: as short as a number, and of no use to whoever finds it.
+fn keyed_hash(secret: &[u8; 32], whose: &str, text: &str) -> i64 {
     let mut hash = Sha256::new();
     hash.update(secret);
-    hash.update(tenant.as_str());
+    hash.update(whose);
     hash.update([0]);
-    hash.update(to);
+    hash.update(text);
     let digest: [u8; 32] = hash.finalize().into();
     i64::from_le_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
 }
@@ -302,7 +312,7 @@ impl Core for Sqlite {
             (self.slice, self.in_slice) = (self.slice + 1, 0);
         }
         self.in_slice += 1;
-        let recipient = recipient_hash(&self.secret, &name.tenant, &draft.body.to);
+        let recipient = keyed_hash(&self.secret, name.tenant.as_str(), &draft.body.to);
         let (slice, block) = (self.slice, self.block_number());
         self.write(
             sql!("accept_message"),
@@ -334,6 +344,7 @@ impl Core for Sqlite {
             self.write(sql!("expiry_insert"), params![at.millis(), key.0])?;
             self.note_deadline(at);
         }
+        self.put_blobs(key, &draft.blobs)?;
         let message = Arc::new(Message {
             id,
             queue: name.clone(),
@@ -378,6 +389,10 @@ impl Core for Sqlite {
         self.release_one(key, now)
     }
 
+    fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError> {
+        self.report_one(channel, report, now)
+    }
+
     fn cancel(
         &mut self,
         tenant: &Tenant,
@@ -404,7 +419,26 @@ impl Core for Sqlite {
 
     fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
         self.end_pauses(now)?;
+        self.board.traffic.forget(place);
         self.lift_block(place, by, now)
+    }
+
+    fn examine(&mut self, finding: &Finding, now: Time) -> Result<(), StoreError> {
+        self.end_pauses(now)?;
+        let places = [Place { destination: None, ..finding.place.clone() }, finding.place.clone()];
+        self.change_block(&places, finding.block.clone(), now)?;
+        self.take_pulse(&places, &finding.vitals, witness(now), now)
+    }
+
+    fn put_template(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        template: Template,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Put, StoreError> {
+        self.put_one_template(tenant, name, template, by, now)
     }
 
     fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {

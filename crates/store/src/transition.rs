@@ -3,12 +3,15 @@
 //! A record's detail is a JSON object of what the other fields do not say: `attempt` and `round` number the
 //! attempt; `verdict` and `category` say what was wrong; `due` is when the message may next be sent, in
 //! milliseconds since the epoch; `reason` is why it failed, or why a block stands. What does not apply is left
-//! out. Recipients and payloads stay out of the audit, and every text from outside is bounded.
+//! out. `delivery` is how far the provider reports a sent message to have come, `before` what it had reported until
+//! then. Recipients and payloads stay out of the audit, and every text from outside is bounded.
 
 use pombo_kernel::block::{Block, BlockKind};
 use pombo_kernel::classify::Verdict;
+use pombo_kernel::delivery::{Delivery, LastWord};
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{Actor, FailureReason, Message, StateName};
+use pombo_kernel::name::{TemplateName, Tenant};
 use pombo_kernel::time::Time;
 use serde::Serialize;
 
@@ -36,6 +39,10 @@ struct Detail<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<Delivery>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivery: Option<Delivery>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     destination: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<BlockKind>,
@@ -47,6 +54,10 @@ struct Detail<'a> {
     role: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u32>,
 }
 
 impl Detail<'_> {
@@ -107,6 +118,13 @@ pub fn released(message: &Message, at: Time) -> Record {
     step(Event::Released, message, StateName::Sending, StateName::Pending, at)
 }
 
+/// Sent → sent, and the provider says more of it. What it says in words stays with the message.
+pub fn reported(message: &Message, before: Option<Delivery>, word: &LastWord, at: Time) -> Record {
+    let detail = Detail { before, delivery: Some(word.state), ..Detail::default() };
+    let record = step(Event::Delivery, message, StateName::Sent, StateName::Sent, at);
+    Record { detail: detail.text(), ..record }
+}
+
 /// Pending → cancelled.
 pub fn cancelled(message: &Message, by: &Actor, at: Time) -> Record {
     let record = step(Event::Cancelled, message, StateName::Pending, StateName::Cancelled, at);
@@ -157,6 +175,22 @@ pub fn key_added(key: &ApiKey, at: Time) -> Record {
         tenant: key.tenant.as_str().to_owned(),
         channel: String::new(),
         actor: ENGINE.to_owned(),
+        detail: detail.text(),
+    }
+}
+
+/// A template has another version from now on.
+pub fn template_put(tenant: &Tenant, name: &TemplateName, version: u32, by: &Actor, at: Time) -> Record {
+    let detail = Detail { template: Some(name.as_str()), version: Some(version), ..Detail::default() };
+    Record {
+        event: Event::TemplatePut,
+        at,
+        message: None,
+        from: None,
+        to: None,
+        tenant: tenant.as_str().to_owned(),
+        channel: String::new(),
+        actor: clipped(&by.0).to_owned(),
         detail: detail.text(),
     }
 }

@@ -7,17 +7,19 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use pombo_kernel::block::Block;
+use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, Body, ClaimKey, Draft, Json, Priority, QueueName};
-use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
+use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Time};
 use pombo_store::core::Core;
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, NodeId, Place, Settled, Settlement, Store,
-    StoreError,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Place, Put, Reported,
+    Settled, Settlement, Store, StoreError,
 };
 
 #[derive(Debug)]
@@ -43,6 +45,7 @@ fn draft(lane: &str, send_at: Option<i64>, bytes: usize) -> Draft {
         expires_at: None,
         ordering_key: None,
         idempotency: None,
+        blobs: Vec::new(),
         body: Body {
             to: "http://host/".into(),
             content: Some(Json::from_text(format!("\"{}\"", "x".repeat(bytes))).unwrap()),
@@ -61,7 +64,7 @@ fn open(folder: &std::path::Path) -> (Arc<dyn Store>, Arc<TestClock>) {
 }
 
 fn ask(lane: &str, max: usize) -> Ask {
-    Ask { node: NodeId(1), lane: lane.parse().unwrap(), max }
+    Ask { node: NodeId(1), lane: lane.parse().unwrap(), max, rates: Default::default() }
 }
 
 #[tokio::test] // REQ ML-2
@@ -246,6 +249,9 @@ impl Core for Unsure {
     fn release(&mut self, key: ClaimKey, now: Time) -> Result<Settled, StoreError> {
         self.core.release(key, now)
     }
+    fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError> {
+        self.core.report(channel, report, now)
+    }
     fn cancel(
         &mut self,
         tenant: &Tenant,
@@ -263,6 +269,19 @@ impl Core for Unsure {
     }
     fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
         self.core.unblock(place, by, now)
+    }
+    fn examine(&mut self, finding: &Finding, now: Time) -> Result<(), StoreError> {
+        self.core.examine(finding, now)
+    }
+    fn put_template(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        template: Template,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Put, StoreError> {
+        self.core.put_template(tenant, name, template, by, now)
     }
     fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {
         self.core.add_key(key, now)

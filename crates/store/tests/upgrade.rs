@@ -64,11 +64,25 @@ fn a_store_of_schema_1_goes_on_where_it_stopped() {
     let later = Time::from_millis(1_900_000_000_000);
     let lost = store.take_over(NodeId(5), 10, later).unwrap();
     assert_eq!(lost.iter().map(|claimed| claimed.message.body.to.as_str()).collect::<Vec<_>>(), ["dying"]);
-    let ask = Ask { node: NodeId(5), lane: "default".parse().unwrap(), max: 10 };
+    let ask = Ask { node: NodeId(5), lane: "default".parse().unwrap(), max: 10, rates: Default::default() };
     let mut claimed: Vec<_> =
         store.claim(&ask, later).unwrap().iter().map(|claimed| claimed.message.body.to.clone()).collect();
     claimed.sort();
     assert_eq!(claimed, ["first", "retrying", "waiting"]);
     store.commit(later, &[3; 32]).unwrap();
     assert_eq!(store.reader().unwrap().verify().unwrap().broken, None);
+}
+
+#[test] // REQ ML-5, RELIABILITY 57
+fn a_doubt_of_schema_1_is_still_a_doubt() {
+    let folder = tempfile::tempdir().unwrap();
+    // The message that was waiting for a retry may have been sent by its first attempt.
+    let dump = format!(
+        "{SCHEMA_1} UPDATE history SET failure = json_set(failure, '$.perhaps_sent', json('true')) WHERE outcome = 2;"
+    );
+    let mut store = opened(&dump, folder.path());
+    let ask = Ask { node: NodeId(5), lane: "default".parse().unwrap(), max: 10, rates: Default::default() };
+    let claimed = store.claim(&ask, Time::from_millis(1_900_000_000_000)).unwrap();
+    let doubtful = claimed.iter().filter(|claimed| claimed.progress.doubtful);
+    assert_eq!(doubtful.map(|claimed| claimed.message.body.to.as_str()).collect::<Vec<_>>(), ["retrying"]);
 }

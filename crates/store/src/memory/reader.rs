@@ -2,14 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
+use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::name::Tenant;
+use pombo_kernel::name::{TemplateName, Tenant};
 
 use super::{Model, Row, locked};
 use crate::audit::{self, Record, Tip};
 use crate::core::Reading;
-use crate::{ApiKey, Filter, Line, PAGE_SCAN, Page, Place, StoreError, Story, Tally};
+use crate::{ApiKey, Filter, Line, PAGE_SCAN, Page, Place, StoreError, Story, Tally, TemplateVersion};
 
 #[derive(Clone, Debug)]
 pub struct MemoryReader {
@@ -35,6 +36,7 @@ impl Reading for MemoryReader {
             progress: row.progress,
             updated_at: row.updated_at(),
             attempts: row.attempts.clone(),
+            delivery: row.delivery.clone(),
         }))
     }
 
@@ -105,6 +107,51 @@ impl Reading for MemoryReader {
         let model = locked(&self.committed);
         Ok(model.blocks.iter().map(|(place, block)| (place.clone(), block.clone())).collect())
     }
+
+    fn template(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        version: Option<u32>,
+    ) -> Result<Option<TemplateVersion>, StoreError> {
+        let model = locked(&self.committed);
+        let versions = model.versions(tenant, name);
+        Ok(match version {
+            None => versions.last().cloned(),
+            Some(version) => versions.iter().find(|it| it.version == version).cloned(),
+        })
+    }
+
+    fn templates(
+        &mut self,
+        tenant: &Tenant,
+        after: Option<&TemplateName>,
+        limit: usize,
+    ) -> Result<Vec<TemplateVersion>, StoreError> {
+        let model = locked(&self.committed);
+        let own = model
+            .templates
+            .iter()
+            .filter(|((whose, name), _)| whose == tenant && after.is_none_or(|after| name > after));
+        Ok(own.filter_map(|(_, versions)| versions.last().cloned()).take(limit).collect())
+    }
+
+    fn template_versions(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        before: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<TemplateVersion>, StoreError> {
+        let model = locked(&self.committed);
+        let older = model.versions(tenant, name).iter().rev();
+        let older = older.filter(|it| before.is_none_or(|before| it.version < before));
+        Ok(older.take(limit).cloned().collect())
+    }
+
+    fn blob(&mut self, digest: Digest) -> Result<Option<Arc<[u8]>>, StoreError> {
+        Ok(locked(&self.committed).blobs.get(&digest).cloned())
+    }
 }
 
 fn line(row: &Row) -> Line {
@@ -114,5 +161,6 @@ fn line(row: &Row) -> Line {
         progress: row.progress,
         updated_at: row.updated_at(),
         last_failure: row.attempts.iter().rev().find_map(|attempt| attempt.failure.clone()),
+        delivery: row.delivery.clone(),
     }
 }

@@ -5,14 +5,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use pombo_kernel::block::{Block, BlockKind, Gate};
+use pombo_kernel::block::{Block, Gate, Probe, probe_of};
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::{Message, Priority, QueueName};
 use pombo_kernel::name::LaneName;
+#[cfg(feature = "planted")]
+use pombo_kernel::planted;
 use pombo_kernel::time::Time;
 use pombo_kernel::turns::{BITE, Pass};
 
 use crate::Place;
+use crate::traffic::{Traffic, places};
 
 /// The row id of a queue, which is also its age among queues.
 pub(super) type QueueId = i64;
@@ -20,6 +23,14 @@ pub(super) type QueueId = i64;
 /// 9 less the priority, so that rows sort as they go.
 pub(super) fn rank(priority: Priority) -> i64 {
     i64::from(9 - priority.get())
+}
+
+/// Messages that were tried before stand in ranks of their own, this far from those of the untried.
+pub(super) const TRIED: i64 = 10;
+
+/// The rank of a message that has come so many steps.
+pub(super) fn rank_of(priority: Priority, steps: u32) -> i64 {
+    rank(priority) + if steps > 0 { TRIED } else { 0 }
 }
 
 /// A message accepted in the group that is being written: not in the `ready` table yet, and if a worker takes it
@@ -39,10 +50,12 @@ pub(super) struct Queue {
     pub(super) fresh: Vec<Fresh>,
     /// The earliest due time among `fresh`.
     pub(super) fresh_due: Option<Time>,
-    /// No row of this queue in `ready` is due earlier; none if it has no rows.
+    /// No row of this queue in `ready` that was never tried is due earlier; none if there is no such row.
     pub(super) stored: Option<Time>,
+    /// The same of rows that were tried before.
+    pub(super) retry: Option<Time>,
     /// Ranks that may have rows, one bit each.
-    pub(super) ranks: u16,
+    pub(super) ranks: u32,
     pass: Pass,
     seat: Seat,
 }
@@ -70,6 +83,7 @@ pub(super) struct Board {
     by_place: HashMap<Place, Vec<QueueId>>,
     lanes: HashMap<LaneName, Lane>,
     pub(super) blocks: BTreeMap<Place, Block>,
+    pub(super) traffic: Traffic,
     /// Holds through which a probe is on its way.
     probing: HashSet<Place>,
     /// Queues with messages of the group that is being written.
@@ -80,10 +94,10 @@ pub(super) struct Board {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Front {
     Open,
-    /// One message may pass, as a probe of these holds.
+    /// One message may pass, as a probe of these blocks.
     Probe {
         places: Vec<Place>,
-        probes: u16,
+        probe: Option<Probe>,
     },
     Shut {
         until: Option<Time>,
@@ -107,6 +121,7 @@ impl Board {
             fresh: Vec::new(),
             fresh_due: None,
             stored: None,
+            retry: None,
             ranks: 0,
             pass: Pass::default(),
             seat: Seat::Idle,
@@ -134,7 +149,8 @@ impl Board {
     /// Notes a row in `ready`.
     pub(super) fn note_row(&mut self, id: QueueId, rank: i64, due: Time, now: Time) {
         let queue = self.queue(id);
-        queue.stored = Some(queue.stored.map_or(due, |stored| stored.min(due)));
+        let first = if rank < TRIED { &mut queue.stored } else { &mut queue.retry };
+        *first = Some(first.map_or(due, |stored| stored.min(due)));
         queue.ranks |= 1 << rank;
         self.reseat(id, now);
     }
@@ -192,10 +208,7 @@ impl Board {
     /// Puts the queue where it belongs, after anything about it changed.
     pub(super) fn reseat(&mut self, id: QueueId, now: Time) {
         let queue = &self.queues[&id];
-        let earliest = match (queue.stored, queue.fresh_due) {
-            (Some(stored), Some(fresh)) => Some(stored.min(fresh)),
-            (stored, fresh) => stored.or(fresh),
-        };
+        let earliest = [queue.stored, queue.fresh_due, queue.retry].into_iter().flatten().min();
         let front = earliest.map(|earliest| (earliest, self.front(&queue.name, now)));
         let lane = self.lanes.entry(queue.name.lane.clone()).or_default();
         let queue = self.queues.get_mut(&id).expect("queues are never removed");
@@ -224,13 +237,19 @@ impl Board {
     /// What stands in front of the queue at `now`: the stricter of its channel's block and its destination's.
     pub(super) fn front(&self, name: &QueueName, now: Time) -> Front {
         let mut front = Front::Open;
-        if self.blocks.is_empty() {
+        if self.blocks.is_empty() && self.traffic.is_free() {
             return front;
         }
         for place in places(name) {
-            let Some(block) = self.blocks.get(&place) else { continue };
-            front = match (front, block.gate(now)) {
-                (front, Gate::Open) => front,
+            let block = self.blocks.get(&place);
+            let gate = match block.map_or(Gate::Open, |block| block.gate(now)) {
+                Gate::Open | Gate::Flow(_) if self.traffic.room(&place, block, now) == 0 => {
+                    Gate::Shut { until: Some(self.traffic.opens(&place)) }
+                }
+                gate => gate,
+            };
+            front = match (front, gate) {
+                (front, Gate::Open | Gate::Flow(_)) => front,
                 (Front::Shut { until: None }, _) | (_, Gate::Shut { until: None }) => {
                     Front::Shut { until: None }
                 }
@@ -240,31 +259,67 @@ impl Board {
                 (shut @ Front::Shut { .. }, Gate::Probe) => shut,
                 (_, Gate::Shut { until }) => Front::Shut { until },
                 (_, Gate::Probe) if self.probing.contains(&place) => Front::Shut { until: None },
-                (Front::Open, Gate::Probe) => Front::Probe { places: vec![place], probes: block.probes },
-                (Front::Probe { mut places, probes }, Gate::Probe) => {
+                (Front::Open, Gate::Probe) => {
+                    let probe = block.map(|block| probe_of(None, block));
+                    Front::Probe { places: vec![place], probe }
+                }
+                (Front::Probe { mut places, probe }, Gate::Probe) => {
+                    let probe = block.map(|block| probe_of(probe, block));
                     places.push(place);
-                    Front::Probe { places, probes: probes.max(block.probes) }
+                    Front::Probe { places, probe }
                 }
             };
         }
         front
     }
 
-    /// Makes every hold ready for its probe: whoever started the process anew may well have mended what was wrong.
+    /// How many messages of the queue may go at once.
+    pub(super) fn room(&self, name: &QueueName, now: Time) -> usize {
+        let room = |place: &Place| self.traffic.room(place, self.blocks.get(place), now);
+        places(name).iter().map(room).min().unwrap_or(usize::MAX)
+    }
+
+    /// First attempts and retries of the queue set out.
+    pub(super) fn passed(&mut self, name: &QueueName, first: usize, retries: usize, now: Time) {
+        let places = places(name);
+        for place in &places {
+            self.traffic.passed(place, self.blocks.get(place), first + retries, now);
+        }
+        let [_, destination] = places;
+        self.traffic.charged(&destination, first, retries, now);
+        // Other queues behind the same places have less room now.
+        if !(self.blocks.is_empty() && self.traffic.is_free()) {
+            self.reseat_behind(&destination, now);
+            self.reseat_behind(&Place { destination: None, ..destination }, now);
+        }
+    }
+
+    /// Puts every queue where it belongs.
+    pub(super) fn reseat_all(&mut self, now: Time) {
+        let all: Vec<QueueId> = self.queues.keys().copied().collect();
+        all.into_iter().for_each(|id| self.reseat(id, now));
+    }
+
+    /// Makes every hold and breaker ready for its probe: whoever started the process anew may well have mended what was wrong.
     pub(super) fn probe_all(&mut self) {
-        for block in self.blocks.values_mut().filter(|block| block.kind == BlockKind::Hold) {
+        for block in self.blocks.values_mut().filter(|block| block.kind.is_probed()) {
             block.until = block.until.map(|_| Time::default());
         }
     }
 
-    /// Pauses that are over.
-    pub(super) fn ended_pauses(&self, now: Time) -> Vec<Place> {
-        let over = |block: &Block| block.kind == BlockKind::Pause && block.gate(now) == Gate::Open;
-        self.blocks.iter().filter(|(_, block)| over(block)).map(|(place, _)| place.clone()).collect()
+    /// Pauses and ramps that are over, and what follows each.
+    pub(super) fn ended(&self, now: Time) -> Vec<(Place, Option<Block>)> {
+        let over = |block: &Block| block.kind.passes() && block.gate(now) == Gate::Open;
+        let ended = self.blocks.iter().filter(|(_, block)| over(block));
+        ended.map(|(place, block)| (place.clone(), block.ended(now))).collect()
     }
 
     /// A probe of these holds sets out: nothing else passes them until it is back.
     pub(super) fn probe_started(&mut self, places: &[Place], now: Time) {
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::HalfOpenForAll) {
+            return;
+        }
         for place in places {
             self.probing.insert(place.clone());
             self.reseat_behind(place, now);
@@ -291,12 +346,4 @@ impl Board {
 pub(super) enum Alone {
     Yes,
     No,
-}
-
-/// The two places where a block stops this queue.
-pub(super) fn places(name: &QueueName) -> [Place; 2] {
-    [
-        Place { channel: name.channel.clone(), destination: None },
-        Place { channel: name.channel.clone(), destination: Some(name.destination.clone()) },
-    ]
 }

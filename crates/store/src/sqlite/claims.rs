@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use pombo_kernel::block::Probe;
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress};
 #[cfg(feature = "planted")]
@@ -11,8 +12,9 @@ use pombo_kernel::time::Time;
 use pombo_kernel::turns::BITE;
 use rusqlite::params;
 
-use super::board::{Alone, Fresh, Front, QueueId, rank};
+use super::board::{Alone, Fresh, Front, QueueId, TRIED, rank, rank_of};
 use super::{Sqlite, rows, sql};
+use crate::traffic::places;
 use crate::transition;
 use crate::{Ask, Claimed, NodeId, Place, Settled, StoreError};
 
@@ -41,6 +43,14 @@ pub(super) struct Held {
     pub(super) progress: Progress,
     /// The holds that it probes.
     pub(super) probes: Vec<Place>,
+}
+
+/// Whether a rank's messages were tried before, and if so, whether the destination's budget covers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tried {
+    Never,
+    WithinBudget,
+    BeyondBudget,
 }
 
 /// A message taken from the head of its queue.
@@ -75,6 +85,9 @@ impl Claims {
 
 impl Sqlite {
     pub(super) fn claim_by_turns(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        if self.board.traffic.bound(&ask.rates) {
+            self.board.reseat_all(now);
+        }
         self.end_pauses(now)?;
         let claim = self.next_claim();
         let mut taken = Vec::new();
@@ -82,14 +95,18 @@ impl Sqlite {
             let Some((id, alone)) = self.board.turn(&ask.lane, now) else { break };
             let name = self.board.queue(id).name.clone();
             let mut want = ask.max - taken.len();
-            if alone == Alone::No {
+            // A queue that is alone takes all at once, unless some of it is paid for by the rest.
+            if alone == Alone::No || self.board.queue(id).retry.is_some_and(|due| due <= now) {
                 want = want.min(BITE);
             }
             let probe = match self.board.front(&name, now) {
-                Front::Open => None,
-                Front::Probe { places, probes } => {
+                Front::Open => {
+                    want = want.min(self.board.room(&name, now));
+                    None
+                }
+                Front::Probe { places, probe } => {
                     want = 1;
-                    Some((places, probes))
+                    probe.map(|probe| (places, probe))
                 }
                 Front::Shut { .. } => {
                     self.board.reseat(id, now);
@@ -97,6 +114,8 @@ impl Sqlite {
                 }
             };
             let heads = self.take_heads(id, want, now)?;
+            let retries = heads.iter().filter(|head| head.progress.steps > 0).count();
+            self.board.passed(&name, heads.len() - retries, retries, now);
             self.board.pay(id, heads.iter().map(|head| head.message.priority), now);
             for head in heads {
                 let (places, probes) =
@@ -128,7 +147,7 @@ impl Sqlite {
     fn hold(
         &mut self,
         claim: ClaimId,
-        taken: Vec<(Held, Option<u16>)>,
+        taken: Vec<(Held, Option<Probe>)>,
         now: Time,
     ) -> Result<Vec<Claimed>, StoreError> {
         let Some((first, _)) = taken.first() else { return Ok(Vec::new()) };
@@ -154,17 +173,24 @@ impl Sqlite {
     }
 
     fn take_heads(&mut self, id: QueueId, want: usize, now: Time) -> Result<Vec<Head>, StoreError> {
-        if self.board.queue(id).stored.is_none_or(|stored| stored > now) {
+        let name = self.board.queue(id).name.clone();
+        let mut retries = self.board.traffic.retry_room(&places(&name)[1], now);
+        let queue = self.board.queue(id);
+        let due = |first: Option<Time>| first.is_some_and(|first| first <= now);
+        if !due(queue.stored) && !due(queue.retry) {
             return Ok(self.take_fresh(id, want, now));
         }
         self.store_fresh_of(id, now)?;
-        let queue = self.board.queue(id);
-        let (ranks, name) = (queue.ranks, queue.name.clone());
+        let ranks = self.board.queue(id).ranks;
         let mut heads = Vec::new();
-        for rank in (0..10).filter(|rank| ranks & (1 << rank) != 0) {
+        // At each priority what was tried before goes first, as far as its budget reaches; beyond that it goes last.
+        let within = (0..TRIED).flat_map(|rank| [(rank + TRIED, Tried::WithinBudget), (rank, Tried::Never)]);
+        let order = within.chain((TRIED..2 * TRIED).map(|rank| (rank, Tried::BeyondBudget)));
+        for (rank, tried) in order.filter(|(rank, _)| ranks & (1 << rank) != 0) {
             let left = want - heads.len();
+            let left = if tried == Tried::WithinBudget { left.min(retries) } else { left };
             if left == 0 {
-                break;
+                continue;
             }
             let before = heads.len();
             {
@@ -180,6 +206,9 @@ impl Sqlite {
                         progress: Progress { steps, ..Progress::default() },
                     });
                 }
+            }
+            if tried == Tried::WithinBudget {
+                retries -= heads.len() - before;
             }
             // Heads are the first rows of their rank, so that all of them go at once.
             let Some(last) = heads[before..].last() else { continue };
@@ -276,7 +305,7 @@ impl Sqlite {
     ) -> Result<(), StoreError> {
         let message = &held.message;
         let (queue, _) = self.queue(&message.queue)?;
-        self.put_ready(queue, rank(message.priority), due, message.id.key(), steps, now)?;
+        self.put_ready(queue, rank_of(message.priority, steps), due, message.id.key(), steps, now)?;
         if let Some(at) = message.expires_at {
             self.write(sql!("expiry_insert"), params![at.millis(), message.id.key().0])?;
             self.note_deadline(at);

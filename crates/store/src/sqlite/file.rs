@@ -10,7 +10,7 @@ use super::sql;
 use crate::StoreError;
 
 /// Each entry brings the schema from its index to the next number.
-const MIGRATIONS: [&str; 1] = [sql!("migrations/0001")];
+const MIGRATIONS: [&str; 3] = [sql!("migrations/0001"), sql!("migrations/0002"), sql!("migrations/0003")];
 
 /// Marks the file as Pombo's: "Pmbo".
 const APPLICATION_ID: i32 = 0x506d_626f;

@@ -3,20 +3,24 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
+use pombo_kernel::delivery::LastWord;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Progress, State, StateName};
-use pombo_kernel::name::Tenant;
+use pombo_kernel::name::{TemplateName, Tenant};
 use pombo_kernel::time::Time;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::board::rank;
 use super::rows::{self, Step, Stored};
-use super::{recipient_hash, sql};
+use super::{keyed_hash, sql, templates};
 use crate::audit::{self, Record, Tip, Verified};
 use crate::core::Reading;
-use crate::{ApiKey, Counted, Filter, Line, PAGE_SCAN, Page, Place, StoreError, Story, Tally};
+use crate::{
+    ApiKey, Counted, Filter, Line, PAGE_SCAN, Page, Place, StoreError, Story, Tally, TemplateVersion,
+};
 
 /// Audit blocks checked in one read.
 const VERIFY_AT_ONCE: usize = 256;
@@ -68,6 +72,14 @@ impl Reader {
         sending.ok_or_else(|| StoreError::Broken(format!("message {} is nowhere", message.id)))
     }
 
+    /// What a provider said later; there is nothing to look for where it gave no id.
+    fn delivery(&self, key: MessageKey, state: &State) -> Result<Option<LastWord>, StoreError> {
+        match state {
+            State::Sent { receipt, .. } if receipt.provider_id.is_some() => rows::delivery(&self.db, key),
+            _ => Ok(None),
+        }
+    }
+
     fn waits_in_order(&self, stored: &Stored) -> Result<bool, StoreError> {
         let Some(ordering_key) = &stored.message.ordering_key else { return Ok(false) };
         let place = params![stored.message.queue.tenant.as_str(), ordering_key, stored.message.id.key().0];
@@ -85,6 +97,7 @@ impl Reader {
             last_failure = rows::history(&self.db, key)?.into_iter().rev().find_map(|step| step.failure);
         }
         Ok(Some(Line {
+            delivery: self.delivery(key, &state)?,
             updated_at: updated(&stored, &state, last.as_ref()),
             progress: last.map_or(Progress::default(), |step| step.progress),
             message: Arc::new(stored.message),
@@ -110,7 +123,7 @@ impl Reader {
         let keys = if let Some(reference) = &filter.reference {
             read(sql!("page_by_reference"), &[&before.0, &since.0, &most, reference])?
         } else if let Some(recipient) = &filter.recipient {
-            let hash = recipient_hash(&self.secret, &filter.tenant, recipient);
+            let hash = keyed_hash(&self.secret, filter.tenant.as_str(), recipient);
             let newest: Option<i64> =
                 self.db.prepare_cached(sql!("slice_newest"))?.query_row([], |row| row.get(0))?;
             let mut keys = Vec::new();
@@ -153,6 +166,7 @@ impl Reading for Reader {
             let steps = rows::history(&reader.db, id.key())?;
             let state = reader.state(&stored, steps.last())?;
             Ok(Some(Story {
+                delivery: reader.delivery(id.key(), &state)?,
                 updated_at: updated(&stored, &state, steps.last()),
                 progress: steps.last().map_or(Progress::default(), |step| step.progress),
                 attempts: steps.into_iter().filter_map(Step::attempt).collect(),
@@ -259,5 +273,37 @@ impl Reading for Reader {
 
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError> {
         rows::blocks(&self.db)
+    }
+
+    fn template(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        version: Option<u32>,
+    ) -> Result<Option<TemplateVersion>, StoreError> {
+        templates::one(&self.db, tenant, name, version)
+    }
+
+    fn templates(
+        &mut self,
+        tenant: &Tenant,
+        after: Option<&TemplateName>,
+        limit: usize,
+    ) -> Result<Vec<TemplateVersion>, StoreError> {
+        templates::latest(&self.db, tenant, after, limit)
+    }
+
+    fn template_versions(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        before: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<TemplateVersion>, StoreError> {
+        templates::versions(&self.db, tenant, name, before, limit)
+    }
+
+    fn blob(&mut self, digest: Digest) -> Result<Option<Arc<[u8]>>, StoreError> {
+        templates::blob(&self.db, digest)
     }
 }

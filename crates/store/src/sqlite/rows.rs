@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pombo_kernel::block::Block;
+use pombo_kernel::delivery::{Delivery, LastWord};
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle;
 use pombo_kernel::message::{
@@ -30,7 +31,7 @@ pub(super) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Broken(error.to_string()))
 }
 
-fn parsed<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
+pub(super) fn parsed<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
     let text: Option<String> = row.get(column)?;
     text.map(|text| serde_json::from_str(&text).map_err(|error| broken(column, error))).transpose()
 }
@@ -47,7 +48,7 @@ pub(super) fn id(row: &Row<'_>, key: usize, nonce: usize) -> rusqlite::Result<Me
     Ok(MessageId::new(MessageKey(row.get(key)?), row.get(nonce)?))
 }
 
-fn name<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
+pub(super) fn name<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
 where
     T::Err: std::fmt::Display,
 {
@@ -154,6 +155,7 @@ pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<Step> {
             attempts: row.get(4)?,
             crashes: row.get(5)?,
             steps: seq.saturating_add(1),
+            doubtful: row.get(16)?,
         },
         started_at: time(row, 6)?,
         finished_at: time(row, 7)?,
@@ -207,7 +209,7 @@ impl Step {
     }
 }
 
-fn all<T>(
+pub(super) fn all<T>(
     db: &Connection,
     sql: &str,
     params: impl rusqlite::Params,
@@ -224,6 +226,15 @@ pub(super) fn history(db: &Connection, key: MessageKey) -> Result<Vec<Step>, Sto
 
 pub(super) fn last_step(db: &Connection, key: MessageKey) -> Result<Option<Step>, StoreError> {
     Ok(db.prepare_cached(sql!("history_last"))?.query_row([key.0], step).optional()?)
+}
+
+/// The furthest report on a message.
+pub(super) fn delivery(db: &Connection, key: MessageKey) -> Result<Option<LastWord>, StoreError> {
+    let read = |row: &Row<'_>| {
+        let state = Delivery::from_code(row.get(0)?).ok_or_else(|| broken(0, "delivery"))?;
+        Ok(LastWord { state, at: time(row, 1)?, detail: row.get(2)? })
+    };
+    Ok(db.prepare_cached(sql!("delivery_get"))?.query_row([key.0], read).optional()?)
 }
 
 pub(super) fn queues(db: &Connection) -> Result<Vec<(QueueId, QueueName, u32)>, StoreError> {

@@ -1,21 +1,21 @@
 //! The ends of things: settlements, cancellations, deadlines, and the turn of the next in an order.
 
-use pombo_kernel::block::{BlockChange, BlockKind};
-use pombo_kernel::classify::Scope;
+use pombo_kernel::block::{Block, BlockChange, BlockKind};
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::lifecycle::Next;
-use pombo_kernel::message::{Actor, FailureReason, Message, Progress, QueueName};
+use pombo_kernel::lifecycle::{self, Next};
+use pombo_kernel::message::{Actor, FailureReason, Message, Progress};
 use pombo_kernel::name::Tenant;
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
 use pombo_kernel::time::{Span, Time};
 use rusqlite::params;
 
-use super::board::{places, rank};
+use super::board::rank;
 use super::rows::{Ending, Stored};
 use super::{Order, Sqlite, rows, sql};
+use crate::traffic::{at, places};
 use crate::transition;
-use crate::{Cancelled, Counted, Place, Settled, Settlement, StoreError};
+use crate::{Cancelled, Counted, Place, Settled, Settlement, StoreError, Vitals};
 
 /// A row of `history`, to be written.
 struct Row<'a> {
@@ -60,6 +60,7 @@ impl Sqlite {
                 row.policy,
                 row.actor,
                 block,
+                row.progress.doubtful,
             ],
         )?;
         Ok(())
@@ -79,7 +80,8 @@ impl Sqlite {
         };
         let failure = attempt.failure.as_ref().map(rows::json).transpose()?;
         // Words that can be made again from the row are not stored: most messages are sent at the first try.
-        let explanation = Some(attempt.explanation.as_str()).filter(|_| attempt.failure.is_some());
+        let explanation =
+            Some(attempt.explanation.as_str()).filter(|said| *said != lifecycle::accepted(attempt.number));
         self.append(&Row {
             key,
             seq: held.progress.steps,
@@ -101,7 +103,12 @@ impl Sqlite {
         self.tally(&message.queue, Counted::Attempts);
         self.let_go(key, now)?;
         match &settlement.next {
-            Next::Sent(_) => self.tally(&message.queue, Counted::Sent),
+            Next::Sent(receipt) => {
+                self.tally(&message.queue, Counted::Sent);
+                if settlement.reported {
+                    self.expect_reports(&message, receipt)?;
+                }
+            }
             Next::Failed(_) => self.tally(&message.queue, Counted::Failed),
             Next::Retry { .. } => self.tally(&message.queue, Counted::Retries),
             Next::Held => {}
@@ -110,43 +117,69 @@ impl Sqlite {
             Some(due) => self.wait_again(&held, due, settlement.progress.steps, now)?,
             None => self.finish(&message, now)?,
         }
-        self.change_block(&message.queue, settlement.block, now)?;
+        let places = places(&message.queue);
+        self.change_block(&places, settlement.block, now)?;
+        self.take_pulse(&places, &settlement.vitals, key, now)?;
         Ok(Settled::Done)
     }
 
-    fn change_block(&mut self, name: &QueueName, change: BlockChange, now: Time) -> Result<(), StoreError> {
-        match change {
-            BlockChange::Keep => Ok(()),
-            BlockChange::Set(scope, block) => {
-                let destination = match scope {
-                    Scope::Destination => Some(name.destination.clone()),
-                    Scope::Channel => None,
-                };
-                let place = Place { channel: name.channel.clone(), destination };
-                let new = !self.board.blocks.contains_key(&place);
-                let block = self.set_block(&place, block, now)?;
-                if new {
-                    self.record(transition::blocked(&place, &block, &Actor::engine(), now));
-                }
-                Ok(())
-            }
-            BlockChange::Renew(block) => {
-                for place in places(name) {
-                    if self.board.blocks.get(&place).is_some_and(|block| block.kind == BlockKind::Hold) {
-                        self.set_block(&place, block.clone(), now)?;
+    /// Takes into account how the destination was found; one that counts as down is blocked.
+    pub(super) fn take_pulse(
+        &mut self,
+        places: &[Place; 2],
+        vitals: &Vitals,
+        witness: MessageKey,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let place = at(places, vitals.scope);
+        let Some(why) = self.board.traffic.note(place, vitals, witness, now) else { return Ok(()) };
+        if self.board.blocks.get(place).is_some_and(|block| block.kind.is_probed()) {
+            return Ok(());
+        }
+        self.put_block(place, Block::breaker(why, &vitals.limits, now), now)
+    }
+
+    /// Puts a block of the engine's in front of a place. What the place took before is noted, for when it is over.
+    fn put_block(&mut self, place: &Place, block: Block, now: Time) -> Result<(), StoreError> {
+        let before = self.board.blocks.get(place).map(|block| block.kind);
+        let steady = self.board.traffic.steady(place, now);
+        let block = self.set_block(place, block.remembering(steady, now), now)?;
+        if before.is_none_or(|before| before != block.kind && block.kind.is_probed()) {
+            self.record(transition::blocked(place, &block, &Actor::engine(), now));
+        }
+        Ok(())
+    }
+
+    pub(super) fn change_block(
+        &mut self,
+        places: &[Place; 2],
+        change: BlockChange,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let over: fn(BlockKind) -> bool = match change {
+            BlockChange::Keep => return Ok(()),
+            BlockChange::Set(scope, block) => return self.put_block(at(places, scope), block, now),
+            BlockChange::Renew(reason) => {
+                for place in places {
+                    let block = self.board.blocks.get(place).filter(|block| block.kind.is_probed()).cloned();
+                    if let Some(block) = block {
+                        self.set_block(place, block.renewed(reason.clone(), now), now)?;
                     }
                 }
-                Ok(())
+                return Ok(());
             }
-            BlockChange::Lift => {
-                for place in places(name) {
-                    if self.board.blocks.get(&place).is_some_and(|block| block.kind == BlockKind::Hold) {
-                        self.lift_block(&place, &Actor::engine(), now)?;
-                    }
-                }
-                Ok(())
+            BlockChange::Lift => BlockKind::is_probed,
+            BlockChange::Reached => |kind| kind == BlockKind::Breaker,
+        };
+        for place in places {
+            let block = self.board.blocks.get(place).filter(|block| over(block.kind)).cloned();
+            if let Some(block) = block {
+                self.lift_block(place, &Actor::engine(), now)?;
+                self.board.traffic.forget(place);
+                self.set_block(place, block.ramp(now), now)?;
             }
         }
+        Ok(())
     }
 
     /// What every end of a message has in common: its deadline is void, and the next of its order goes.

@@ -158,11 +158,13 @@ fn every_field_comes_back_as_it_was_given(w: &mut World<impl Fresh>) {
         expires_at: Some(START + mins(60)),
         ordering_key: Some("patient-9".into()),
         idempotency: None,
+        blobs: Vec::new(),
         body: Body {
             to: "ana@example.org".into(),
             kind: Some("invoice".into()),
             content: Some(Json::from_text("{\"text\":\"hi\"}".into()).unwrap()),
             template: Some("welcome".into()),
+            template_version: Some(3),
             payload: Some(Json::from_text("[1, 2]".into()).unwrap()),
             reference: Some("inv-77".into()),
             user_id: Some("u-1".into()),

@@ -77,7 +77,7 @@ fn a_hold_lets_one_message_probe_over_all_queues_and_lanes(w: &mut World<impl Fr
     w.now = START + secs(29);
     assert_eq!((w.claim(10), w.claim_as(ONE, "bulk", 10)), (vec![], vec![]));
     w.now = START + secs(30);
-    assert_eq!(w.claim_one().probe, Some(0));
+    assert_eq!(failed(&w.claim_one()), Some(0));
     assert_eq!((w.claim(10), w.claim_as(ONE, "bulk", 10)), (vec![], vec![]));
 }
 
@@ -92,10 +92,10 @@ fn holds_of_two_destinations_are_probed_apart(w: &mut World<impl Fresh>) {
 // REQ CF-7
 fn a_probe_says_how_many_failed_before_it(w: &mut World<impl Fresh>) {
     hold(w, draft(), Scope::Destination);
-    for failed in 0..4 {
+    for before in 0..4 {
         w.pass(mins(10));
         let probe = w.claim_one();
-        assert_eq!(probe.probe, Some(failed));
+        assert_eq!(failed(&probe), Some(before));
         w.settle(&probe, End::Held(Scope::Destination));
     }
     assert_eq!(w.blocks()[0].1.probes, 4);
@@ -108,8 +108,13 @@ fn a_probe_that_comes_through_lifts_the_hold(w: &mut World<impl Fresh>) {
     w.pass(secs(30));
     let probe = w.claim_one();
     w.settle(&probe, End::Sent);
-    assert_eq!(w.blocks(), []);
-    assert_eq!(w.claimed_ids(10), rest);
+    assert_eq!(
+        (w.blocks(), w.claimed_ids(10)),
+        (vec![], rest[..1].to_vec()),
+        "the rest goes slowly at first"
+    );
+    w.pass(mins(2));
+    assert_eq!(w.claimed_ids(10), rest[1..]);
 }
 
 fn a_probe_that_fails_in_another_way_lifts_the_hold_as_well(w: &mut World<impl Fresh>) {
@@ -131,7 +136,7 @@ fn a_failed_probe_puts_the_next_one_off(w: &mut World<impl Fresh>) {
     w.pass(secs(59));
     assert_eq!(w.claim(10), []);
     w.pass(secs(1));
-    assert_eq!(w.claim_one().probe, Some(1));
+    assert_eq!(failed(&w.claim_one()), Some(1));
 }
 
 fn a_released_probe_makes_room_for_another(w: &mut World<impl Fresh>) {
@@ -140,7 +145,7 @@ fn a_released_probe_makes_room_for_another(w: &mut World<impl Fresh>) {
     w.pass(secs(30));
     let probe = w.claim_one();
     assert_eq!(w.release(probe.key), Settled::Done);
-    assert_eq!(w.claim_one().probe, Some(0));
+    assert_eq!(failed(&w.claim_one()), Some(0));
     assert_eq!(w.blocks().len(), 1);
 }
 
@@ -152,7 +157,7 @@ fn a_probe_taken_over_makes_room_for_another(w: &mut World<impl Fresh>) {
     let doubtful = w.take_over(TWO, 10);
     assert_eq!((doubtful.len(), doubtful[0].probe), (1, None));
     let probe = w.claim_one();
-    assert_eq!((probe.message.id, probe.probe), (other, Some(0)));
+    assert_eq!((probe.message.id, failed(&probe)), (other, Some(0)));
 }
 
 fn a_probe_passes_both_holds_in_front_of_it(w: &mut World<impl Fresh>) {
@@ -161,7 +166,7 @@ fn a_probe_passes_both_holds_in_front_of_it(w: &mut World<impl Fresh>) {
     w.accept_all([draft(), draft(), to("elsewhere")]);
     w.pass(mins(10));
     let probe = w.claim_one();
-    assert_eq!(probe.probe, Some(3));
+    assert_eq!(failed(&probe), Some(3));
     w.unblock(&channel("crm"));
     let free = w.claim_one();
     assert_eq!((&*free.message.queue.destination, free.probe), ("elsewhere", None));
@@ -195,7 +200,7 @@ fn a_pause_stops_its_destination_and_ends_by_itself(w: &mut World<impl Fresh>) {
     w.pass(secs(19));
     assert_eq!(w.claim(10), []);
     w.pass(secs(1));
-    assert_eq!(w.claimed_ids(10), [second, first]);
+    assert_eq!(w.claimed_ids(10), [first, second]);
     assert_eq!(w.blocks(), []);
 }
 
@@ -219,7 +224,7 @@ fn a_pause_does_not_shorten_a_hold(w: &mut World<impl Fresh>) {
     w.pass(secs(29));
     assert_eq!(w.claim(10), []);
     w.pass(secs(1));
-    assert_eq!(w.claim_one().probe, Some(0));
+    assert_eq!(failed(&w.claim_one()), Some(0));
 }
 
 fn a_hold_replaces_a_pause(w: &mut World<impl Fresh>) {
@@ -363,7 +368,7 @@ fn blocks_survive_reopening(w: &mut World<impl Fresh>) {
     w.reopen();
     assert_eq!((w.blocks(), w.claim(10)), (before, vec![]));
     w.pass(secs(30));
-    assert_eq!(w.claim_one().probe, Some(0));
+    assert_eq!(failed(&w.claim_one()), Some(0));
 }
 
 // REQ AU-1

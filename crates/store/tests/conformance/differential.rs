@@ -5,21 +5,31 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
-use pombo_kernel::block::Block;
+use pombo_kernel::attachment::Blob;
+use pombo_kernel::block::{Block, BlockChange};
+use pombo_kernel::breaker::{Limits, Sign};
 use pombo_kernel::classify::Scope;
+use pombo_kernel::delivery::{Delivery, Report};
 use pombo_kernel::dice::Dice;
+use pombo_kernel::flow::Rate;
 use pombo_kernel::id::MessageId;
+use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{
     Actor, Body, ClaimKey, Draft, FailureReason, Idempotency, Priority, QueueName, StateName,
 };
 use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::template::Template;
 use pombo_kernel::time::{Span, Time};
 use pombo_store::audit::Record;
 use pombo_store::core::{Core, Reading};
 use pombo_store::memory::Memory;
 use pombo_store::sqlite::Sqlite;
-use pombo_store::{ApiKey, Ask, Claimed, Counted, Filter, Line, NodeId, Place, StoreError};
+use pombo_store::{
+    ApiKey, Ask, Claimed, Counted, Filter, Finding, Line, NodeId, Place, Rates, Settlement, StoreError,
+    TemplateVersion, Vitals,
+};
 
 use crate::world::{self, End, START, settlement};
 
@@ -32,8 +42,10 @@ const LANES: [&str; 2] = ["default", "bulk"];
 #[derive(Clone, Debug)]
 enum Command {
     Accept(Box<Wish>),
-    Claim { node: i64, lane: usize, max: usize },
-    Settle { which: usize, end: End },
+    Claim { node: i64, lane: usize, max: usize, bounded: bool },
+    Settle { which: usize, end: End, vitals: Vitals },
+    Examine { place: Place, change: BlockChange, vitals: Vitals },
+    Report { channel: &'static str, id: usize, delivery: Delivery },
     Release { which: usize },
     Cancel { which: usize, tenant: usize },
     Expire { max: usize },
@@ -42,6 +54,7 @@ enum Command {
     Heartbeat { node: i64, secs: u64 },
     TakeOver { node: i64, max: usize },
     AddKey { name: u8 },
+    PutTemplate { tenant: usize, name: &'static str, text: &'static str },
     Pass { secs: u64 },
     Commit,
     Reopen,
@@ -112,6 +125,11 @@ impl Roll {
             expires_at: None,
             ordering_key: self.one_in(3).then(|| self.pick(&["o1", "o2"]).into()),
             idempotency,
+            blobs: self
+                .one_in(6)
+                .then(|| Blob::of(self.pick(&["one", "two"]).as_bytes()))
+                .into_iter()
+                .collect(),
             body,
         };
         Wish {
@@ -133,6 +151,17 @@ impl Roll {
         }
     }
 
+    /// How the destination is, with a breaker that opens soon.
+    fn vitals(&mut self) -> Vitals {
+        let limits = Limits { failures: 2, percent: 40, volume: 4, ..Limits::default() };
+        Vitals {
+            sign: self.pick(&[Sign::Ill, Sign::Ill, Sign::Well, Sign::None]),
+            scope: self.pick(&[Scope::Destination, Scope::Destination, Scope::Channel]),
+            limits,
+            rate: self.one_in(6).then(|| Rate::per_second(self.pick(&[1, 30]))),
+        }
+    }
+
     fn command(&mut self) -> Command {
         match self.below(100) {
             0..24 => Command::Accept(Box::new(self.wish())),
@@ -140,17 +169,37 @@ impl Roll {
                 node: self.node(),
                 lane: self.pick(&[0, 0, 1]),
                 max: self.pick(&[0, 1, 2, 3, 20, 40]),
+                bounded: self.one_in(3),
             },
-            40..58 => Command::Settle { which: self.below(1_000), end: self.end() },
+            40..43 => Command::Report {
+                channel: self.pick(&["crm", "crm", "mail"]),
+                id: self.below(3),
+                delivery: self.pick(Delivery::ALL),
+            },
+            43..58 => Command::Settle { which: self.below(1_000), end: self.end(), vitals: self.vitals() },
             58..62 => Command::Release { which: self.below(1_000) },
             62..66 => Command::Cancel { which: self.below(1_000), tenant: self.pick(&[0, 0, 0, 1]) },
-            66..69 => Command::Expire { max: self.pick(&[0, 1, 2, 10]) },
+            66 => Command::Examine {
+                place: self.place(),
+                change: self.pick(&[
+                    BlockChange::Lift,
+                    BlockChange::Reached,
+                    BlockChange::Renew("down".into()),
+                ]),
+                vitals: self.vitals(),
+            },
+            67..69 => Command::Expire { max: self.pick(&[0, 1, 2, 10]) },
             69..72 => Command::Block { place: self.place(), kind: self.0.below(3), secs: self.secs(40) },
             72..75 => Command::Unblock { place: self.place() },
             75..77 => Command::Heartbeat { node: self.node(), secs: self.secs(60) },
             77..80 => Command::TakeOver { node: self.node(), max: self.pick(&[1, 2, 10]) },
             80 => Command::AddKey { name: self.pick(&[1, 2, 3]) },
-            81..89 => Command::Pass { secs: self.pick(&[0, 1, 1, 5, 10, 30, 30, 90]) },
+            81..83 => Command::PutTemplate {
+                tenant: self.below(TENANTS.len()),
+                name: self.pick(&["a", "a-b", "b"]),
+                text: self.pick(&["x", "y"]),
+            },
+            83..89 => Command::Pass { secs: self.pick(&[0, 1, 1, 5, 10, 30, 30, 90]) },
             89..97 => Command::Commit,
             _ => Command::Reopen,
         }
@@ -211,22 +260,40 @@ impl<C: Core> Pair<C> {
                     same("accept", model.accept(draft.clone(), now).unwrap(), other.accept(draft, now))?;
                 self.ids.extend(answer.map(|accepted| accepted.id));
             }
-            Command::Claim { node, lane, max } => {
+            Command::Claim { node, lane, max, bounded } => {
                 let lane: LaneName = LANES[*lane].parse().unwrap();
-                let ask = Ask { node: NodeId(*node), lane: lane.clone(), max: *max };
+                let rates: Rates =
+                    bounded.then(|| ("mail".parse().unwrap(), Rate::per_second(20))).into_iter().collect();
+                let ask = Ask { node: NodeId(*node), lane: lane.clone(), max: *max, rates: Arc::new(rates) };
                 let taken = same("claim", model.claim(&ask, now).unwrap(), other.claim(&ask, now))?;
                 let drained = taken.len() < *max;
                 self.claims.extend(taken);
                 self.check_next_due(&lane, drained)?;
             }
-            Command::Settle { which, end } => {
+            Command::Settle { which, end, vitals } => {
                 let Some(claimed) = pick(&self.claims, *which) else { return Ok(()) };
-                let settlement = settlement(claimed, *end, now);
+                let mut settlement = Settlement { vitals: *vitals, ..settlement(claimed, *end, now) };
+                if let Next::Sent(receipt) = &mut settlement.next {
+                    receipt.provider_id = (which % 4 != 3).then(|| format!("re_{}", which % 4));
+                }
+                settlement.progress.doubtful |= which.is_multiple_of(5);
                 same(
                     "settle",
                     model.settle(settlement.clone(), now).unwrap(),
                     other.settle(settlement, now),
                 )?;
+            }
+            Command::Examine { place, change, vitals } => {
+                let finding = Finding { place: place.clone(), block: change.clone(), vitals: *vitals };
+                model.examine(&finding, now).unwrap();
+                same("examine", (), other.examine(&finding, now))?;
+            }
+            Command::Report { channel, id, delivery } => {
+                let channel = channel.parse().unwrap();
+                let report =
+                    Report { provider_id: format!("re_{id}"), delivery: *delivery, detail: None, at: None };
+                let told = model.report(&channel, &report, now).unwrap();
+                same("report", told, other.report(&channel, &report, now))?;
             }
             Command::Release { which } => {
                 let Some(claimed) = pick(&self.claims, *which) else { return Ok(()) };
@@ -278,6 +345,13 @@ impl<C: Core> Pair<C> {
                 };
                 model.add_key(key.clone(), now).unwrap();
                 same("add key", (), other.add_key(key, now))?;
+            }
+            Command::PutTemplate { tenant, name, text } => {
+                let (tenant, name) = (TENANTS[*tenant].parse().unwrap(), name.parse().unwrap());
+                let template = Template { text: Some((*text).into()), ..Template::default() };
+                let by = Actor("ana".into());
+                let put = model.put_template(&tenant, &name, template.clone(), &by, now).unwrap();
+                same("put template", put, other.put_template(&tenant, &name, template, &by, now))?;
             }
             Command::Pass { secs } => self.now = now + Span::from_secs(*secs),
             Command::Commit => self.commit()?,
@@ -336,6 +410,9 @@ impl<C: Core> Pair<C> {
         same("tallies", model.tallies().unwrap(), other.tallies())?;
         same("verified", model.verify().unwrap(), other.verify())?;
         same("keys", model.keys().unwrap(), other.keys())?;
+        for blob in ["one", "two"].map(|text| Blob::of(text.as_bytes()).digest) {
+            same("blob", model.blob(blob).unwrap(), other.blob(blob))?;
+        }
         let stand = |blocks: Vec<(Place, Block)>| -> Vec<(Place, Block)> {
             let stands = |block: &Block| block.gate(now) != pombo_kernel::block::Gate::Open;
             blocks.into_iter().filter(|(_, block)| stands(block)).collect()
@@ -344,6 +421,18 @@ impl<C: Core> Pair<C> {
         let mut states = BTreeMap::new();
         for tenant in TENANTS {
             let tenant: Tenant = tenant.parse().unwrap();
+            let templates = model.templates(&tenant, None, 2).unwrap();
+            same("templates", templates.clone(), other.templates(&tenant, None, 2))?;
+            for TemplateVersion { name, .. } in &templates {
+                let after = model.templates(&tenant, Some(name), 9).unwrap();
+                same("later templates", after, other.templates(&tenant, Some(name), 9))?;
+                let versions = model.template_versions(&tenant, name, Some(3), 2).unwrap();
+                same("versions", versions, other.template_versions(&tenant, name, Some(3), 2))?;
+                for version in [None, Some(1), Some(2), Some(9)] {
+                    let one = model.template(&tenant, name, version).unwrap();
+                    same("template", one, other.template(&tenant, name, version))?;
+                }
+            }
             for id in &self.ids {
                 let story = same("story", model.story(&tenant, *id).unwrap(), other.story(&tenant, *id))?;
                 states.extend(story.map(|story| (*id, story.state.name())));
@@ -375,13 +464,13 @@ impl<C: Core> Pair<C> {
         self.play(&Command::TakeOver { node: 9, max: 1_000 })?;
         for round in 0.. {
             for lane in 0..LANES.len() {
-                self.play(&Command::Claim { node: 9, lane, max: 1_000 })?;
+                self.play(&Command::Claim { node: 9, lane, max: 1_000, bounded: false })?;
             }
             let open = std::mem::take(&mut self.claims);
             let none = open.is_empty();
             for claimed in open {
                 self.claims = vec![claimed];
-                self.play(&Command::Settle { which: 0, end: End::Sent })?;
+                self.play(&Command::Settle { which: 0, end: End::Sent, vitals: Vitals::default() })?;
             }
             self.claims.clear();
             self.play(&Command::Expire { max: 1_000 })?;
@@ -447,6 +536,7 @@ fn filters(tenant: &Tenant, now: Time) -> Vec<Filter> {
         Filter { reference: Some("r1".into()), ..all() },
         Filter { kind: Some("invoice".into()), template: Some("welcome".into()), ..all() },
         Filter { category: Some("busy".into()), ..all() },
+        Filter { delivery: Some(Delivery::Read), ..all() },
         Filter { category: Some("invalid_recipient".into()), state: Some(StateName::Failed), ..all() },
         Filter { since: Some(START + Span::from_secs(5)), until: Some(now), ..all() },
         Filter { lane: Some("bulk".parse().unwrap()), recipient: Some("ana".into()), ..all() },

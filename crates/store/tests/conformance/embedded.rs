@@ -34,7 +34,7 @@ fn the_leases_of_an_earlier_life_are_void() {
     let mut store = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
     let id = store.accept(draft(), START).unwrap().unwrap().id;
     store.heartbeat(ONE, START + mins(60)).unwrap();
-    let ask = Ask { node: ONE, lane: Default::default(), max: 1 };
+    let ask = Ask { node: ONE, lane: Default::default(), max: 1, rates: Default::default() };
     let claimed = store.claim(&ask, START).unwrap().remove(0);
     commit(&mut store);
     drop(store);
@@ -55,14 +55,14 @@ fn a_new_process_probes_a_hold_at_once() {
     let place = Place { channel: queue.channel, destination: Some(queue.destination) };
     store.block(&place, Block::hold("401".into(), 6, START), &Actor::engine(), START).unwrap();
     let id = store.accept(draft(), START).unwrap().unwrap().id;
-    let ask = Ask { node: ONE, lane: Default::default(), max: 10 };
+    let ask = Ask { node: ONE, lane: Default::default(), max: 10, rates: Default::default() };
     assert_eq!(store.claim(&ask, START + secs(1)).unwrap(), []);
     commit(&mut store);
     drop(store);
 
     let mut store = Sqlite::open(folder.path(), Dice::seeded(2), &[7; 32]).unwrap();
     let claimed = store.claim(&ask, START + secs(1)).unwrap();
-    assert_eq!((claimed.len(), claimed[0].message.id, claimed[0].probe), (1, id, Some(6)));
+    assert_eq!((claimed.len(), claimed[0].message.id, crate::world::failed(&claimed[0])), (1, id, Some(6)));
 }
 
 // promise 1, fault 1
@@ -73,7 +73,9 @@ fn a_process_that_ends_without_a_commit_leaves_what_was_committed() {
     let kept = store.accept(draft(), START).unwrap().unwrap().id;
     commit(&mut store);
     let lost = store.accept(draft(), START).unwrap().unwrap().id;
-    store.claim(&Ask { node: ONE, lane: Default::default(), max: 10 }, START).unwrap();
+    store
+        .claim(&Ask { node: ONE, lane: Default::default(), max: 10, rates: Default::default() }, START)
+        .unwrap();
     drop(store);
 
     let mut store = Sqlite::open(folder.path(), Dice::seeded(2), &[7; 32]).unwrap();

@@ -17,6 +17,7 @@ macro_rules! on_every_store {
 mod accepting;
 mod auditing;
 mod blocking;
+mod breaking;
 mod cancelling;
 mod claiming;
 mod differential;
@@ -25,7 +26,9 @@ mod embedded;
 mod expiring;
 mod ordering;
 mod paging;
+mod reporting;
 mod settling;
 mod taking_over;
+mod templating;
 mod texts;
 mod world;

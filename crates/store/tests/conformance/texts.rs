@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pombo_kernel::block::{Block, BlockKind};
+use pombo_kernel::block::Block;
 use pombo_kernel::classify::Verdict;
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{Actor, Body, Draft, FailureReason, Json, State};
@@ -57,6 +57,7 @@ fn bodies_of_any_text_come_back(w: &mut World<impl Fresh>) {
             kind: some(),
             content: Some(Json::from_value(&serde_json::json!({ text.as_str(): text }))),
             template: some(),
+            template_version: Some(3),
             payload: Some(Json::from_value(&serde_json::json!([text]))),
             reference: some(),
             user_id: some(),
@@ -132,7 +133,7 @@ fn what_a_provider_says_comes_back(w: &mut World<impl Fresh>) {
         failed.attempt.explanation = text.clone();
         w.settle_with(failed);
         let claimed = w.claim_one();
-        let receipt = Receipt { provider_id: Some(text.clone()), code: None };
+        let receipt = Receipt { provider_id: Some(text.clone()), ..Receipt::default() };
         let sent = settlement(&claimed, End::Sent, w.now);
         w.settle_with(pombo_store::Settlement { next: Next::Sent(receipt.clone()), ..sent });
         let story = w.story(id);
@@ -150,8 +151,7 @@ fn what_an_operator_says_comes_back(w: &mut World<impl Fresh>) {
         let id = w.accept(draft());
         assert_eq!(w.cancel_as(&Default::default(), id, &text), Cancelled::Done);
         assert_eq!(w.state(id), State::Cancelled { at: w.now, by: Actor(text.clone()) });
-        let block =
-            Block { kind: BlockKind::Operator, reason: text.clone(), since: START, until: None, probes: 0 };
+        let block = Block::operator(text.clone(), START);
         w.block(&channel("crm"), block.clone());
         assert_eq!(w.blocks(), [(channel("crm"), block)]);
         w.unblock(&channel("crm"));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pombo_kernel::backoff::Wait;
-use pombo_kernel::block::{Block, BlockChange, BlockKind};
+use pombo_kernel::block::{Block, BlockChange, Gate};
 use pombo_kernel::classify::{Scope, Verdict};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::{MessageId, MessageKey};
@@ -22,7 +22,7 @@ use pombo_store::memory::Memory;
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
     Accepted, Ask, Cancelled, Claimed, Conflict, Counted, Filter, Line, NodeId, Place, Repeat, Settled,
-    Settlement, Story,
+    Settlement, Story, Vitals,
 };
 
 /// A store that the suite can make.
@@ -113,7 +113,9 @@ impl<C: Fresh> World<C> {
     }
 
     pub(crate) fn claim_uncommitted(&mut self, node: NodeId, lane: &str, max: usize) -> Vec<Claimed> {
-        self.core.claim(&Ask { node, lane: lane.parse().unwrap(), max }, self.now).unwrap()
+        self.core
+            .claim(&Ask { node, lane: lane.parse().unwrap(), max, rates: Default::default() }, self.now)
+            .unwrap()
     }
 
     /// Claims the one message that can be claimed.
@@ -241,11 +243,18 @@ impl<C: Fresh> World<C> {
         tallies.iter().filter(|tally| tally.what == what).map(|tally| tally.count).sum()
     }
 
+    /// What stands in the way; a ramp does not, it only slows.
     pub(crate) fn blocks(&mut self) -> Vec<(Place, Block)> {
         let now = self.now;
-        let over =
-            |block: &Block| block.kind == BlockKind::Pause && block.until.is_some_and(|until| until <= now);
-        self.reader.blocks().unwrap().into_iter().filter(|(_, block)| !over(block)).collect()
+        let stands = |block: &Block| !matches!(block.gate(now), Gate::Open | Gate::Flow(_));
+        self.reader.blocks().unwrap().into_iter().filter(|(_, block)| stands(block)).collect()
+    }
+
+    pub(crate) fn ramps(&mut self) -> Vec<Place> {
+        let now = self.now;
+        let ramp = |block: &Block| matches!(block.gate(now), Gate::Flow(_));
+        let blocks = self.reader.blocks().unwrap().into_iter();
+        blocks.filter(|(_, block)| ramp(block)).map(|(place, _)| place).collect()
     }
 }
 
@@ -288,12 +297,12 @@ pub(crate) fn settlement(claimed: &Claimed, end: End, now: Time) -> Settlement {
         End::Retry(delay) => (retry(delay), Some(Verdict::Transient), lift),
         End::Failed(reason) => (Next::Failed(reason), Some(Verdict::Permanent), lift),
         End::Held(scope) => {
-            let hold = Block::hold("401".into(), claimed.probe.map_or(0, |probes| probes + 1), now);
+            let hold = Block::hold("401".into(), failed(claimed).map_or(0, |probes| probes + 1), now);
             (Next::Held, Some(Verdict::SenderFault), BlockChange::Set(scope, hold))
         }
         End::Unreached(delay) => {
-            let hold = |probes| BlockChange::Renew(Block::hold("nobody".into(), probes + 1, now));
-            (retry(delay), Some(Verdict::Transient), claimed.probe.map_or(BlockChange::Keep, hold))
+            let renew = |_| BlockChange::Renew("nobody".into());
+            (retry(delay), Some(Verdict::Transient), claimed.probe.map_or(BlockChange::Keep, renew))
         }
         End::Paused(scope, span) => {
             let pause = Block::pause("429".into(), now + span, now);
@@ -317,11 +326,16 @@ pub(crate) fn settlement(claimed: &Claimed, end: End, now: Time) -> Settlement {
             _ => "because".into(),
         },
     };
-    Settlement { key: claimed.key, attempt, next, progress, block }
+    Settlement { key: claimed.key, attempt, next, progress, block, vitals: Vitals::default(), reported: true }
+}
+
+/// How many probes failed before the message that was let through as one.
+pub(crate) fn failed(claimed: &Claimed) -> Option<u16> {
+    claimed.probe.map(|probe| probe.failed)
 }
 
 pub(crate) fn receipt() -> Receipt {
-    Receipt { provider_id: Some("re_1".into()), code: Some(200) }
+    Receipt { provider_id: Some("re_1".into()), code: Some(200), ..Receipt::default() }
 }
 
 pub(crate) fn failure(verdict: Verdict) -> AttemptFailure {
@@ -348,6 +362,7 @@ pub(crate) fn draft() -> Draft {
         expires_at: None,
         ordering_key: None,
         idempotency: None,
+        blobs: Vec::new(),
         body: Body { to: "someone".into(), ..Body::default() },
     }
 }
@@ -403,7 +418,7 @@ pub(crate) fn destination(channel: &str, destination: &str) -> Place {
 }
 
 pub(crate) fn by_operator(now: Time) -> Block {
-    Block { kind: BlockKind::Operator, reason: "maintenance".into(), since: now, until: None, probes: 0 }
+    Block::operator("maintenance".into(), now)
 }
 
 pub(crate) const fn secs(n: u64) -> Span {

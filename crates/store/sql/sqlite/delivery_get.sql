@@ -1,0 +1,2 @@
+-- key; primary key
+SELECT state, at, detail FROM delivery WHERE key = ?1

@@ -1,0 +1,2 @@
+-- slice, hash; primary key
+SELECT key FROM receipt WHERE slice = ?1 AND hash = ?2

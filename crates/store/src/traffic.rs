@@ -1,0 +1,148 @@
+//! How much goes where, kept in memory by every store: rates, the retries' budget, and each destination's health.
+//!
+//! None of it is durable. After a restart a rate begins anew, a budget is full, and the meters are empty; blocks, which
+//! are durable, carry what must not be forgotten.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use pombo_kernel::block::{Block, Gate};
+use pombo_kernel::breaker::Meter;
+use pombo_kernel::classify::Scope;
+use pombo_kernel::flow::{Budget, Flow, Rate};
+use pombo_kernel::id::MessageKey;
+use pombo_kernel::message::QueueName;
+use pombo_kernel::name::ChannelName;
+#[cfg(feature = "planted")]
+use pombo_kernel::planted;
+use pombo_kernel::time::Time;
+
+use crate::{Place, Vitals};
+
+/// How fast messages may go through each channel, where that is bounded.
+pub type Rates = BTreeMap<ChannelName, Rate>;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Traffic {
+    rates: Arc<Rates>,
+    /// What providers said of their own limits, which is better known than what we were told.
+    learned: HashMap<ChannelName, Rate>,
+    flows: HashMap<Place, Flow>,
+    /// Of destinations that had retries lately; of the others the budget is full.
+    budgets: HashMap<Place, Budget>,
+    meters: HashMap<Place, Meter>,
+}
+
+impl Traffic {
+    /// Takes over the configured rates; whether they changed.
+    pub(crate) fn bound(&mut self, rates: &Arc<Rates>) -> bool {
+        let changed = !Arc::ptr_eq(&self.rates, rates) && self.rates != *rates;
+        self.rates = Arc::clone(rates);
+        changed
+    }
+
+    /// Nothing bounds anything.
+    pub(crate) fn is_free(&self) -> bool {
+        self.rates.is_empty()
+    }
+
+    /// How fast messages may pass a place, where that is bounded.
+    fn rate(&self, place: &Place, block: Option<&Block>, now: Time) -> Option<Rate> {
+        let ramp = match block.map(|block| block.gate(now)) {
+            #[cfg(feature = "planted")]
+            Some(Gate::Flow(_)) if planted::is(planted::Bug::RampIgnored) => None,
+            Some(Gate::Flow(rate)) => Some(rate),
+            _ => None,
+        };
+        let own = (place.destination.is_none()).then(|| {
+            let said = self.rates.get(&place.channel)?;
+            Some(*self.learned.get(&place.channel).unwrap_or(said))
+        });
+        [ramp, own.flatten()].into_iter().flatten().min()
+    }
+
+    /// How many messages may pass a place at once; all of them where nothing bounds it.
+    pub(crate) fn room(&self, place: &Place, block: Option<&Block>, now: Time) -> usize {
+        match self.rate(place, block, now) {
+            None => usize::MAX,
+            Some(rate) => self.flows.get(place).copied().unwrap_or_default().room(rate, now),
+        }
+    }
+
+    /// When there is room at a place again.
+    pub(crate) fn opens(&self, place: &Place) -> Time {
+        self.flows.get(place).copied().unwrap_or_default().opens()
+    }
+
+    /// So many messages passed a place.
+    pub(crate) fn passed(&mut self, place: &Place, block: Option<&Block>, count: usize, now: Time) {
+        if let Some(rate) = self.rate(place, block, now) {
+            let flow = self.flows.entry(place.clone()).or_default();
+            *flow = flow.after(count, rate, now);
+        }
+    }
+
+    /// How many retries may go to a destination before what is new.
+    pub(crate) fn retry_room(&self, place: &Place, now: Time) -> usize {
+        self.budgets.get(place).copied().unwrap_or_default().room(now)
+    }
+
+    /// First attempts and retries set out.
+    pub(crate) fn charged(&mut self, place: &Place, first: usize, retries: usize, now: Time) {
+        match self.budgets.get_mut(place) {
+            Some(budget) => *budget = budget.after(first, retries, now),
+            None if retries > 0 => {
+                self.budgets.insert(place.clone(), Budget::default().after(first, retries, now));
+            }
+            None => {}
+        }
+    }
+
+    /// Takes an attempt's sign of health into account; why the destination counts as down from now on, if it does.
+    pub(crate) fn note(
+        &mut self,
+        place: &Place,
+        vitals: &Vitals,
+        message: MessageKey,
+        now: Time,
+    ) -> Option<String> {
+        if let Some(rate) = vitals.rate {
+            self.learned.insert(place.channel.clone(), rate);
+        }
+        let meter = match self.meters.get_mut(place) {
+            Some(meter) => meter,
+            None => self.meters.entry(place.clone()).or_default(),
+        };
+        meter.note(vitals.sign, message, &vitals.limits, now)
+    }
+
+    /// What a place took of late.
+    pub(crate) fn steady(&self, place: &Place, now: Time) -> Option<Rate> {
+        self.meters.get(place).map(|meter| meter.steady(now))
+    }
+
+    /// A place starts with a clean sheet.
+    pub(crate) fn forget(&mut self, place: &Place) {
+        self.meters.remove(place);
+        self.flows.remove(place);
+    }
+}
+
+/// The two places where a block stops a queue: its channel, and its destination there.
+pub(crate) fn places(queue: &QueueName) -> [Place; 2] {
+    [None, Some(queue.destination.clone())]
+        .map(|destination| Place { channel: queue.channel.clone(), destination })
+}
+
+/// Whoever asked at that moment, as a witness like a message: each asking is one of its own.
+pub(crate) fn witness(now: Time) -> MessageKey {
+    MessageKey(now.millis().saturating_neg())
+}
+
+/// The one of a queue's two places that a scope means.
+pub(crate) fn at(places: &[Place; 2], scope: Scope) -> &Place {
+    match scope {
+        Scope::Channel => &places[0],
+        Scope::Destination => &places[1],
+    }
+}
