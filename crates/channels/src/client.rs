@@ -12,7 +12,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::Full;
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::time::Sleep;
 use tokio_rustls::TlsConnector;
@@ -23,12 +23,21 @@ use crate::line::{End, Line, fault};
 use crate::pool::Pool;
 use crate::resolve::Resolver;
 
-/// The most that is read of an answer's body. It is never decompressed.
+/// The most that is read of an answer's body, unless a channel needs more. It is never decompressed.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// How long the body of a success may take, which nobody needs.
 const SPARE_BODY_TIME: Duration = Duration::from_millis(500);
 /// Of a name with many addresses, how many are tried.
 const ADDRESSES_MAX: usize = 4;
+
+/// What of a success the caller needs. A refusal is always read, as far as it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Its head says all: the body is read only so that the connection can be used again.
+    Head,
+    /// What counts stands in its body.
+    Body,
+}
 
 /// An answer, as far as it was read.
 #[derive(Debug)]
@@ -36,6 +45,15 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
+    /// The body was read to its end.
+    pub(crate) whole: bool,
+}
+
+/// The certificate by which we show who we are, with its key.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
 }
 
 #[derive(Clone)]
@@ -44,6 +62,7 @@ pub(crate) struct Client {
     resolver: Resolver,
     tls: TlsConnector,
     pool: Arc<Pool>,
+    body_bytes_max: usize,
 }
 
 impl fmt::Debug for Client {
@@ -57,20 +76,29 @@ impl Client {
         guard: Guard,
         resolver: Resolver,
         roots: RootCertStore,
+        identity: Option<Identity>,
     ) -> Result<Client, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key)?,
+        };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Client { guard, resolver, tls: TlsConnector::from(Arc::new(config)), pool: Arc::default() })
+        let tls = TlsConnector::from(Arc::new(config));
+        Ok(Client { guard, resolver, tls, pool: Arc::default(), body_bytes_max: BODY_BYTES_MAX })
+    }
+
+    /// The same client, for answers that may be longer than most.
+    pub(crate) fn reading_up_to(self, body_bytes_max: usize) -> Client {
+        Client { body_bytes_max, ..self }
     }
 
     /// Makes one request and reads its answer, all within `deadline`. A redirect is an answer like any other.
     ///
-    /// The head of an answer is what counts: a body that breaks or dawdles is kept as far as it came, and
-    /// that of a 2xx is read only so that its connection can be used again.
+    /// A body that breaks or dawdles is kept as far as it came.
     ///
     /// `Err` is how the attempt ended without an answer: unreachable if no byte of the request left us,
     /// doubtful if one may have.
@@ -78,6 +106,7 @@ impl Client {
         &self,
         url: &Url,
         request: Request<Full<Bytes>>,
+        need: Need,
         deadline: Duration,
     ) -> Result<Answer, Reply> {
         let origin = &url[..Position::BeforePath];
@@ -101,16 +130,17 @@ impl Client {
 
         let (head, incoming) = answer.into_parts();
         let mut body = Vec::new();
-        let reading = line.read(incoming, BODY_BYTES_MAX, &mut body);
-        let end = if head.status.is_success() {
+        let reading = line.read(incoming, self.body_bytes_max, &mut body);
+        let end = if head.status.is_success() && need == Need::Head {
             within(timer, async { tokio::time::timeout(SPARE_BODY_TIME, reading).await.ok() }).await.flatten()
         } else {
             within(timer, reading).await
         };
-        if matches!(end, Some(End::Whole)) {
+        let whole = matches!(end, Some(End::Whole));
+        if whole {
             self.pool.park(origin, line);
         }
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        Ok(Answer { status: head.status, headers: head.headers, body, whole })
     }
 
     /// Resolves, judges, connects. Only addresses that the guard lets through are ever tried.
@@ -207,13 +237,13 @@ mod tests {
 
     async fn call(client: &Client, url: &Url) {
         let request = Request::post("/ok").header("host", "x").body(Full::default()).unwrap();
-        client.call(url, request, Duration::from_secs(20)).await.unwrap();
+        client.call(url, request, Need::Head, Duration::from_secs(20)).await.unwrap();
     }
 
     async fn client_and_sink() -> (Client, Sandbox, Url) {
         let sink = Sandbox::start("127.0.0.1:0".parse().unwrap(), &Options::default()).await.unwrap();
         let guard = Guard { allow_private: true, allow: Vec::new() };
-        let client = Client::new(guard, Resolver::default(), roots(None).unwrap()).unwrap();
+        let client = Client::new(guard, Resolver::default(), roots(None).unwrap(), None).unwrap();
         let url = Url::parse(&sink.url("/ok")).unwrap();
         (client, sink, url)
     }

@@ -8,18 +8,21 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use pombo_kernel::id::MessageId;
-use pombo_kernel::reply::{Fault, Reply};
+use pombo_kernel::reply::Reply;
 use pombo_kernel::time::Time;
 
+mod answer;
 mod client;
+pub mod evolution;
 pub mod guard;
 mod line;
 pub mod null;
 mod pool;
+pub mod resend;
 pub mod resolve;
 pub mod sandbox;
-pub mod secret;
-pub mod signature;
+pub mod smtp;
+pub mod tiss;
 pub mod webhook;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -33,8 +36,10 @@ pub struct Envelope {
     /// When this attempt starts.
     pub now: Time,
     pub to: String,
-    /// The content for the channel's kind, as the JSON text that was accepted.
+    /// The content for the channel's kind, as the JSON text that was accepted or rendered.
     pub content: String,
+    /// The caller's own id for it; for a claim, the claim's.
+    pub reference: Option<String>,
 }
 
 /// Leaves out whom it is for and what it says.
@@ -49,11 +54,22 @@ pub trait Channel: Send + Sync + fmt::Debug {
     /// Tries once and says what happened, within `deadline` in all.
     fn send<'a>(&'a self, envelope: &'a Envelope, deadline: Duration) -> BoxFuture<'a, Reply>;
 
-    /// Whether the provider is there and knows us, without sending anything.
-    ///
-    /// `Ok(None)` where the provider offers no way to ask.
-    fn probe(&self, deadline: Duration) -> BoxFuture<'_, Result<Option<String>, Fault>> {
+    /// How the provider is, without sending anything.
+    fn probe(&self, deadline: Duration) -> BoxFuture<'_, Health> {
         let _ = deadline;
-        Box::pin(async { Ok(None) })
+        Box::pin(async { Health::Unknown })
     }
+}
+
+/// What a provider says when it is asked how it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It offers no way to ask.
+    Unknown,
+    /// It is there; whether it would take our messages is not said. In a few words, what it answered.
+    Reachable(String),
+    /// It is there, it knows us, and it can send.
+    Ready(String),
+    /// It is not well, or does not know us. The reply is classified like that of a message.
+    Sick(Reply),
 }

@@ -137,7 +137,7 @@ pub(crate) fn fault(kind: FaultKind, text: impl Into<String>) -> Fault {
     Fault { kind, text: text.into() }
 }
 
-fn fault_of_io(error: &io::Error) -> Fault {
+pub(crate) fn fault_of_io(error: &io::Error) -> Fault {
     let kind = if error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>) {
         FaultKind::Tls
     } else {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pombo_kernel::reply::{Fault, Receipt, Reply};
+use pombo_kernel::reply::{Receipt, Reply};
 
 use crate::{BoxFuture, Channel, Envelope};
 
@@ -26,10 +26,6 @@ impl Channel for Null {
             Reply::Accepted(Receipt::default())
         })
     }
-
-    fn probe(&self, _: Duration) -> BoxFuture<'_, Result<Option<String>, Fault>> {
-        Box::pin(async { Ok(Some("takes everything".to_owned())) })
-    }
 }
 
 #[cfg(test)]
@@ -47,6 +43,7 @@ mod tests {
             now: Time::default(),
             to: "canary".to_owned(),
             content: "canary".to_owned(),
+            reference: Some("canary".to_owned()),
         };
         for _ in 0..3 {
             let reply = null.send(&envelope, Duration::ZERO).await;

@@ -15,35 +15,60 @@ const AGE_TICKS: u64 = 60;
 const IDLE_PER_ORIGIN_MAX: usize = 128;
 const IDLE_MAX: usize = 512;
 
-/// Idle connections by origin (scheme, host and port). Each goes to an address that was judged when it was
-/// opened, so using it again needs no new look at the name.
-#[derive(Debug, Default)]
-pub(crate) struct Pool {
-    state: Mutex<State>,
+/// A connection that can wait for its next use.
+pub(crate) trait Idle: Send + 'static {
+    /// Whether it is good for another use now.
+    fn is_free(&mut self) -> bool;
+
+    /// The pool's tick at which it was opened.
+    fn born(&mut self) -> &mut u64;
 }
 
-#[derive(Debug, Default)]
-struct State {
+impl Idle for Line {
+    fn is_free(&mut self) -> bool {
+        Line::is_free(self)
+    }
+
+    fn born(&mut self) -> &mut u64 {
+        &mut self.born
+    }
+}
+
+/// Idle connections by origin (scheme, host and port). Each goes to an address that was judged when it was
+/// opened, so using it again needs no new look at the name.
+#[derive(Debug)]
+pub(crate) struct Pool<L = Line> {
+    state: Mutex<State<L>>,
+}
+
+#[derive(Debug)]
+struct State<L> {
     /// Seconds since the first connection was parked. It tells age without a clock.
     tick: u64,
     ticking: bool,
-    idle: BTreeMap<Box<str>, Vec<Parked>>,
+    idle: BTreeMap<Box<str>, Vec<Parked<L>>>,
     count: usize,
 }
 
 #[derive(Debug)]
-struct Parked {
-    line: Line,
+struct Parked<L> {
+    line: L,
     since: u64,
 }
 
-impl Pool {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl<L> Default for Pool<L> {
+    fn default() -> Pool<L> {
+        Pool { state: Mutex::new(State { tick: 0, ticking: false, idle: BTreeMap::new(), count: 0 }) }
+    }
+}
+
+impl<L: Idle> Pool<L> {
+    fn state(&self) -> MutexGuard<'_, State<L>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connection to this origin that was used last, if one is still good.
-    pub(crate) fn take(&self, origin: &str) -> Option<Line> {
+    pub(crate) fn take(&self, origin: &str) -> Option<L> {
         loop {
             let mut line = self.state().pop(origin)?;
             if line.is_free() {
@@ -53,17 +78,17 @@ impl Pool {
     }
 
     /// Notes the birth of a new connection.
-    pub(crate) fn register(&self, line: &mut Line) {
-        line.born = self.state().tick;
+    pub(crate) fn register(&self, line: &mut L) {
+        *line.born() = self.state().tick;
     }
 
     /// Keeps a connection for the next request, if it is good for one and there is room.
-    pub(crate) fn park(self: &Arc<Pool>, origin: &str, mut line: Line) {
+    pub(crate) fn park(self: &Arc<Pool<L>>, origin: &str, mut line: L) {
         if !line.is_free() {
             return;
         }
         let mut state = self.state();
-        if state.count >= IDLE_MAX || state.tick - line.born >= AGE_TICKS {
+        if state.count >= IDLE_MAX || state.tick - *line.born() >= AGE_TICKS {
             return;
         }
         if !state.ticking {
@@ -93,15 +118,15 @@ impl Pool {
     }
 }
 
-impl State {
-    fn pop(&mut self, origin: &str) -> Option<Line> {
+impl<L> State<L> {
+    fn pop(&mut self, origin: &str) -> Option<L> {
         let parked = self.idle.get_mut(origin)?.pop()?;
         self.count -= 1;
         Some(parked.line)
     }
 
     /// Moves time on by one second and gives back what has been idle too long.
-    fn tick(&mut self) -> Vec<Parked> {
+    fn tick(&mut self) -> Vec<Parked<L>> {
         self.tick += 1;
         let now = self.tick;
         let mut old = Vec::new();
@@ -115,7 +140,7 @@ impl State {
 }
 
 /// Closes connections that nobody has used for a while, for as long as there is a pool.
-async fn sweep(pool: Weak<Pool>) {
+async fn sweep<L: Idle>(pool: Weak<Pool<L>>) {
     loop {
         tokio::time::sleep(TICK).await;
         let Some(pool) = pool.upgrade() else { return };

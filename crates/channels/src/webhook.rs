@@ -8,27 +8,23 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 use http_body_util::Full;
 use pombo_kernel::content::{Problem, WebhookContent, reserved_in_http, web_address};
-use pombo_kernel::reply::{Fault, FaultKind, Receipt, Refusal, Reply};
+use pombo_kernel::reply::{FaultKind, Receipt, Reply};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use url::{Position, Url};
 
-use crate::client::{Answer, Client, roots};
+use crate::answer::{host_header, refusal};
+use crate::client::{Client, Need, roots};
 use crate::guard::{Allowed, Guard};
 use crate::line::fault;
 use crate::resolve::Resolver;
-use crate::secret::Secret;
-use crate::signature::{SigningKey, sign};
 use crate::{BoxFuture, Channel, Envelope};
+use pombo_kernel::secret::Secret;
+use pombo_kernel::signature::{SigningKey, sign};
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-
-/// How much of a refusal's words is kept.
-const TEXT_BYTES_MAX: usize = 4096;
-const HINTS_MAX: usize = 16;
-const HINT_BYTES_MAX: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -106,7 +102,7 @@ impl Webhook {
             return Err(problems);
         };
         let guard = Guard { allow_private: settings.allow_private, allow: settings.allow.clone() };
-        match Client::new(guard, resolver, roots) {
+        match Client::new(guard, resolver, roots, None) {
             Ok(client) => Ok(Webhook { client, keys, user_agent }),
             Err(error) => Err(vec![Problem {
                 field: "ca_file".to_owned(),
@@ -121,10 +117,10 @@ impl Webhook {
             Ok(made) => made,
             Err(text) => return Reply::Unreachable(fault(FaultKind::BadContent, text)),
         };
-        match self.client.call(&url, request, deadline).await {
+        match self.client.call(&url, request, Need::Head, deadline).await {
             Err(reply) => reply,
             Ok(answer) if answer.status.is_success() => {
-                Reply::Accepted(Receipt { provider_id: None, code: Some(answer.status.as_u16()) })
+                Reply::Accepted(Receipt { code: Some(answer.status.as_u16()), ..Receipt::default() })
             }
             Ok(answer) => Reply::Refused(refusal(&answer)),
         }
@@ -195,11 +191,6 @@ impl Channel for Webhook {
     fn send<'a>(&'a self, envelope: &'a Envelope, deadline: Duration) -> BoxFuture<'a, Reply> {
         Box::pin(self.attempt(envelope, deadline))
     }
-
-    /// There is nobody to ask: each message has a URL of its own.
-    fn probe(&self, _: Duration) -> BoxFuture<'_, Result<Option<String>, Fault>> {
-        Box::pin(async { Ok(None) })
-    }
 }
 
 fn method(method: pombo_kernel::content::Method) -> Method {
@@ -210,43 +201,6 @@ fn method(method: pombo_kernel::content::Method) -> Method {
         pombo_kernel::content::Method::Delete => Method::DELETE,
         pombo_kernel::content::Method::Get => Method::GET,
     }
-}
-
-fn host_header(url: &Url) -> Result<HeaderValue, String> {
-    HeaderValue::from_str(&url[Position::BeforeHost..Position::BeforePath])
-        .map_err(|_| "the URL has no usable host".to_owned())
-}
-
-fn refusal(answer: &Answer) -> Refusal {
-    Refusal {
-        status: Some(answer.status.as_u16()),
-        text: words(&answer.body),
-        hints: hints(&answer.headers),
-        ..Refusal::default()
-    }
-}
-
-/// The start of a body as text that any store can hold: valid, bounded, without NUL.
-fn words(body: &[u8]) -> String {
-    // A little more than is kept, so that a character on the edge is not taken for a broken one.
-    let mut text =
-        String::from_utf8_lossy(&body[..body.len().min(TEXT_BYTES_MAX + 4)]).replace('\0', "\u{FFFD}");
-    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
-    text
-}
-
-/// The headers by which a receiver says when to come back.
-fn hints(headers: &HeaderMap) -> Vec<(String, String)> {
-    let telling = |name: &str| {
-        name == "retry-after"
-            || ["ratelimit", "x-ratelimit", "x-rate-limit"].iter().any(|p| name.starts_with(p))
-    };
-    headers
-        .iter()
-        .filter(|(name, value)| telling(name.as_str()) && value.len() <= HINT_BYTES_MAX)
-        .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
-        .take(HINTS_MAX)
-        .collect()
 }
 
 #[cfg(test)]
@@ -266,30 +220,8 @@ mod tests {
             now: Time::from_millis(1_700_000_000_000),
             to: to.to_owned(),
             content: content.to_string(),
+            reference: None,
         }
-    }
-
-    #[test]
-    fn words_end_at_a_whole_character() {
-        let body = "é".repeat(4000);
-        assert_eq!(words(body.as_bytes()), "é".repeat(2048));
-        let odd = format!("x{body}");
-        assert_eq!(words(odd.as_bytes()).len(), 4095);
-        assert_eq!(words(&[0xff; 9000]).len(), 4095);
-        assert_eq!(words(b""), "");
-    }
-
-    #[test]
-    fn hints_are_few_and_short() {
-        let mut headers = HeaderMap::new();
-        for i in 0..100 {
-            headers.insert(HeaderName::try_from(format!("x-ratelimit-{i}")).unwrap(), HeaderValue::from(i));
-        }
-        assert_eq!(hints(&headers).len(), HINTS_MAX);
-        let mut headers = HeaderMap::new();
-        headers.insert(header::RETRY_AFTER, HeaderValue::try_from("9".repeat(1000)).unwrap());
-        headers.insert(header::SERVER, HeaderValue::from_static("x"));
-        assert_eq!(hints(&headers), []);
     }
 
     proptest! {

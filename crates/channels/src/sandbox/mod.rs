@@ -2,8 +2,12 @@
 //!
 //! A sandbox keeps its own count of what it was sent, so that it can contradict the engine.
 
+pub mod evolution;
+pub mod resend;
 mod script;
+pub mod smtp;
 mod tally;
+pub mod tiss;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -33,8 +37,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use self::script::{Script, Taken};
 use self::tally::Tally;
 pub use self::tally::{Count, Stats};
-use crate::secret::Secret;
-use crate::signature::{SigningKey, verify};
+use pombo_kernel::secret::Secret;
+use pombo_kernel::signature::{SigningKey, verify};
 
 const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
 

@@ -32,6 +32,7 @@ fn envelope(id: &str, to: &str, content: &str) -> Envelope {
         now: NOW,
         to: to.to_owned(),
         content: content.to_owned(),
+        reference: None,
     }
 }
 

@@ -1,7 +1,7 @@
-use pombo_channels::secret::Secret;
 use pombo_channels::webhook::{Webhook, WebhookSettings};
 use pombo_channels::{Channel as _, sandbox};
 use pombo_kernel::reply::{FaultKind, Reply};
+use pombo_kernel::secret::Secret;
 
 use crate::receiver::{OK, Receiver};
 use crate::{NOW, PATIENCE, accepted, channel, envelope, refused, sandbox_with, send, settings, unreachable};
@@ -170,5 +170,5 @@ fn settings_are_refused_with_every_problem_named() {
 
 #[tokio::test]
 async fn there_is_no_way_to_ask_a_webhook() {
-    assert_eq!(channel().probe(PATIENCE).await, Ok(None));
+    assert_eq!(channel().probe(PATIENCE).await, pombo_channels::Health::Unknown);
 }
