@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use pombo_kernel::dice::Dice;
+use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::ClaimKey;
 use pombo_kernel::name::LaneName;
 #[cfg(feature = "planted")]
@@ -14,7 +15,7 @@ use pombo_kernel::planted;
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Span, Time};
-use pombo_store::{Ask, Claimed, NodeId, Settlement};
+use pombo_store::{Ask, Claimed, NodeId, Rates, Settlement};
 
 use crate::decide::{self, End};
 
@@ -50,6 +51,10 @@ pub enum Event {
         key: ClaimKey,
         reply: Reply,
     },
+    /// Nothing was sent, since the store could not be asked for what belongs to the message.
+    Unsent {
+        key: ClaimKey,
+    },
     /// Results are durable, or were no longer wanted.
     Settled(Vec<ClaimKey>),
     /// Messages were given back.
@@ -77,6 +82,7 @@ pub enum Effect {
     ClaimLater(Ask),
     Send {
         claimed: Arc<Claimed>,
+        kind: ChannelKind,
         timeout: Span,
     },
     Settle(Vec<Settlement>),
@@ -124,6 +130,7 @@ enum Phase {
 pub struct Core {
     node: NodeId,
     setup: Arc<Setup>,
+    rates: Arc<Rates>,
     /// The lanes to work; all if empty.
     only: Vec<LaneName>,
     lanes: BTreeMap<LaneName, Lane>,
@@ -139,6 +146,7 @@ impl Core {
     pub fn new(node: NodeId, setup: Arc<Setup>, lanes: &[LaneName]) -> Core {
         let mut core = Core {
             node,
+            rates: rates(&setup),
             setup,
             only: lanes.to_vec(),
             lanes: BTreeMap::new(),
@@ -209,6 +217,12 @@ impl Core {
                 }));
             }
             Event::Replied { key, reply } => effects.extend(self.replied(key, reply, now, dice)),
+            Event::Unsent { key } => {
+                if let Some(Sending { claimed, .. }) = self.sending.remove(&key) {
+                    self.settling.insert(key, Some(claimed.message.queue.lane.clone()));
+                    effects.push(Effect::Release(vec![key]));
+                }
+            }
             Event::Settled(keys) | Event::Released(keys) => {
                 let mut lanes: Vec<LaneName> = Vec::new();
                 for key in &keys {
@@ -221,6 +235,7 @@ impl Core {
                 effects.extend(lanes.iter().filter_map(|lane| self.ask(lane, now)));
             }
             Event::Reload(setup) => {
+                self.rates = rates(&setup);
                 self.setup = setup;
                 self.fit_lanes();
                 effects.extend(self.ask_all(now));
@@ -290,7 +305,8 @@ impl Core {
         }
         lane.asking = true;
         lane.taken += max;
-        Some(Effect::Claim(Ask { node: self.node, lane: name.clone(), max }))
+        let rates = Arc::clone(&self.rates);
+        Some(Effect::Claim(Ask { node: self.node, lane: name.clone(), max, rates }))
     }
 
     /// Sends what may be sent now; gives the rest back.
@@ -310,7 +326,8 @@ impl Core {
             self.sending.insert(key, Sending { claimed: claimed.clone(), started_at: now });
             let unready = match self.setup.channels.get(&name) {
                 Some(channel) if channel.unready.is_none() => {
-                    effects.push(Effect::Send { claimed, timeout: channel.attempt_timeout });
+                    let (kind, timeout) = (channel.kind, channel.attempt_timeout);
+                    effects.push(Effect::Send { claimed, kind, timeout });
                     continue;
                 }
                 Some(channel) => channel.unready.clone().unwrap_or_default(),
@@ -360,4 +377,10 @@ impl Core {
             .collect();
         (!settlements.is_empty()).then_some(Effect::Settle(settlements))
     }
+}
+
+/// The channels whose pace is bounded.
+fn rates(setup: &Setup) -> Arc<Rates> {
+    let bounded = setup.channels.values().filter_map(|it| Some((it.name.clone(), it.care.rate?)));
+    Arc::new(bounded.collect())
 }

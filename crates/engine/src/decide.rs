@@ -2,16 +2,21 @@
 
 use std::borrow::Cow;
 
+use pombo_channels::Health;
+use pombo_kernel::block::{Block, BlockChange};
+use pombo_kernel::breaker::Sign;
 use pombo_kernel::classify::{Meaning, Scope, Verdict};
 use pombo_kernel::dice::Dice;
+use pombo_kernel::flow::Rate;
 use pombo_kernel::hint;
 use pombo_kernel::lifecycle::{self, Case, Certainty, Failure, Heard, Next, Outcome};
+use pombo_kernel::mask;
 use pombo_kernel::message::{Attempt, AttemptFailure};
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Fault, FaultKind, Refusal, Reply};
-use pombo_kernel::setup::ChannelSetup;
+use pombo_kernel::setup::{ChannelSetup, Destination};
 use pombo_kernel::time::Time;
-use pombo_store::{Claimed, Settlement};
+use pombo_store::{Claimed, Finding, Place, Settlement, Vitals};
 
 /// How much of a provider's words is kept.
 const TEXT_MAX: usize = 2_048;
@@ -43,6 +48,7 @@ pub fn settlement(
         policy: &policy,
         on_unknown: channel.map(|channel| channel.on_unknown_outcome).unwrap_or_default(),
         probe: claimed.probe,
+        health: health_scope(channel),
     };
     let decision = lifecycle::settle(case, outcome, now, dice);
     let next_delay = match &decision.next {
@@ -66,7 +72,49 @@ pub fn settlement(
         next: decision.next,
         progress: decision.progress,
         block: decision.block,
+        vitals: vitals(channel, decision.sign, decision.rate),
+        reported: channel.is_some_and(|channel| channel.receipts.is_some()),
     }
+}
+
+fn health_scope(channel: Option<&ChannelSetup>) -> Scope {
+    channel.map(|channel| channel.destination.health_scope()).unwrap_or_default()
+}
+
+fn vitals(channel: Option<&ChannelSetup>, sign: Sign, rate: Option<Rate>) -> Vitals {
+    let limits = channel.map(|channel| channel.care.breaker).unwrap_or_default();
+    Vitals { sign, scope: health_scope(channel), limits, rate }
+}
+
+/// What is to be recorded after a provider was asked how it is; nothing where it could not be asked, or where the
+/// channel's messages have no destination in common that the answer could be about.
+pub fn finding(channel: &ChannelSetup, health: Health, now: Time) -> Option<Finding> {
+    let destination = match &channel.destination {
+        Destination::Fixed(name) => Some(name.clone()),
+        Destination::Sender { .. } => None,
+        Destination::Host | Destination::Recipient => return None,
+    };
+    let place = Place { channel: channel.name.clone(), destination };
+    let (block, sign) = match health {
+        Health::Unknown => return None,
+        Health::Ready(_) => (BlockChange::Lift, Sign::Well),
+        Health::Reachable(_) => (BlockChange::Reached, Sign::Well),
+        Health::Sick(reply) => {
+            let (Outcome::Failed(failure), _) = outcome(Some(channel), End::Reply(reply), now) else {
+                return None;
+            };
+            match failure.meaning.verdict {
+                Verdict::SenderFault => {
+                    // It concerns whatever was asked about, however narrow a message's fault would be.
+                    let scope = if place.destination.is_some() { Scope::Destination } else { Scope::Channel };
+                    (BlockChange::Set(scope, Block::hold(failure.summary, 0, now)), Sign::None)
+                }
+                _ if failure.meaning.destination_fault => (BlockChange::Renew(failure.summary), Sign::Ill),
+                _ => return None,
+            }
+        }
+    };
+    Some(Finding { place, block, vitals: vitals(Some(channel), sign, None) })
 }
 
 /// The policy that applies to this message: its channel's, with what the message itself asked for.
@@ -106,6 +154,9 @@ fn outcome(channel: Option<&ChannelSetup>, end: End, now: Time) -> (Outcome, Opt
             (Certainty::PerhapsSent, None, Some(fault.kind.as_str().to_owned()), fault.text)
         }
     };
+    // A provider may repeat whom the message was for, which nobody needs to read in an error.
+    let text = mask::personal(&text).into_owned();
+    let code = code.map(|code| mask::personal(&code).into_owned());
     let summary = if lost { text.clone() } else { summary(code.as_deref(), &text) };
     let failure = AttemptFailure {
         verdict: meaning.verdict,
@@ -128,6 +179,7 @@ fn interrupted(meaning: Meaning) -> Meaning {
         verdict: Verdict::Transient,
         destination_fault: false,
         suppress: false,
+        already_there: false,
         scope: Scope::Destination,
         wait: None,
         ..meaning
@@ -141,6 +193,7 @@ fn not_configured() -> Meaning {
         category: "not_configured".into(),
         destination_fault: false,
         suppress: false,
+        already_there: false,
         scope: Scope::Channel,
         wait: None,
         rule: None,

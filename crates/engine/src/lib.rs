@@ -4,6 +4,8 @@
 
 pub mod core;
 pub mod decide;
+mod health;
+mod prepare;
 pub mod shell;
 
 pub use shell::Engine;

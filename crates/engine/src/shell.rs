@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use pombo_channels::{Channel, Envelope};
 use pombo_kernel::classify::Verdict;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::Message;
 use pombo_kernel::name::{ChannelName, LaneName};
@@ -17,9 +18,12 @@ use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Clock, Span};
 use pombo_store::{Ask, Claimed, NodeId, Settled, Settlement, Store, StoreError};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use crate::core::{Core, Effect, Event, HEARTBEAT};
+use crate::health;
+use crate::prepare::{Bench, Unprepared};
 
 /// What sends through each channel.
 pub type Channels = BTreeMap<ChannelName, Arc<dyn Channel>>;
@@ -40,6 +44,10 @@ pub struct Engine {
     events: mpsc::UnboundedSender<Event>,
     channels: Arc<RwLock<Arc<Channels>>>,
     stopped: watch::Receiver<bool>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    /// Who asks the providers how they are.
+    watchmen: Mutex<JoinSet<()>>,
 }
 
 impl Engine {
@@ -56,16 +64,25 @@ impl Engine {
         let node = NodeId(i64::from_le_bytes(dice.next_u64().to_le_bytes()) & i64::MAX);
         let (events, inbox) = mpsc::unbounded_channel();
         let (tell_stopped, stopped) = watch::channel(false);
+        let watchmen = Mutex::new(health::watch(&store, &setup, &channels, &clock));
         let channels = Arc::new(RwLock::new(Arc::new(channels)));
-        let hands = Hands { store, node, clock, channels: channels.clone(), events: events.clone() };
+        let hands = Hands {
+            store: Arc::clone(&store),
+            node,
+            clock: Arc::clone(&clock),
+            channels: channels.clone(),
+            events: events.clone(),
+            bench: Arc::default(),
+        };
         let core = Core::new(node, setup, lanes);
         tokio::spawn(run(core, hands, inbox, dice, tell_stopped));
         let _ = events.send(Event::Started);
-        Engine { events, channels, stopped }
+        Engine { events, channels, stopped, store, clock, watchmen }
     }
 
     /// Goes on with another configuration; what is under way ends as it began.
     pub fn reload(&self, setup: Arc<Setup>, channels: Channels) {
+        *self.watchmen() = health::watch(&self.store, &setup, &channels, &self.clock);
         *self.channels.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(channels);
         let _ = self.events.send(Event::Reload(setup));
     }
@@ -75,6 +92,7 @@ impl Engine {
     /// Comes back when everything is recorded, or soon after the grace if the store cannot record it: then the claim
     /// journal still tells what is in doubt.
     pub async fn stop(&self, grace: Duration) {
+        self.watchmen().abort_all();
         let _ = self.events.send(Event::Stop);
         let mut stopped = self.stopped.clone();
         if tokio::time::timeout(grace, stopped.wait_for(|done| *done)).await.is_ok() {
@@ -84,6 +102,10 @@ impl Engine {
         if tokio::time::timeout(LAST_WORDS, stopped.wait_for(|done| *done)).await.is_err() {
             warn!("some results could not be recorded; what was being sent is looked into at the next start");
         }
+    }
+
+    fn watchmen(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.watchmen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Comes back if the engine has died, which only a fault of ours can bring about.
@@ -137,6 +159,7 @@ struct Hands {
     clock: Arc<dyn Clock>,
     channels: Arc<RwLock<Arc<Channels>>>,
     events: mpsc::UnboundedSender<Event>,
+    bench: Arc<Bench>,
 }
 
 impl Hands {
@@ -152,9 +175,16 @@ impl Hands {
                 tokio::time::sleep(ASK_AGAIN).await;
                 hands.claim(ask).await;
             })),
-            Effect::Send { claimed, timeout } => drop(tokio::spawn(async move {
-                let reply = hands.send(&claimed, timeout.to_std()).await;
-                hands.tell(Event::Replied { key: claimed.key, reply });
+            Effect::Send { claimed, kind, timeout } => drop(tokio::spawn(async move {
+                let key = claimed.key;
+                hands.tell(match hands.send(&claimed, kind, timeout.to_std()).await {
+                    Ok(reply) => Event::Replied { key, reply },
+                    Err(error) => {
+                        warn!(message_id = %key.message, %error, "the store cannot be read; the message waits");
+                        tokio::time::sleep(ASK_AGAIN).await;
+                        Event::Unsent { key }
+                    }
+                });
             })),
             Effect::Settle(settlements) => self.settle(settlements),
             Effect::Release(keys) => drop(tokio::spawn(async move {
@@ -197,34 +227,40 @@ impl Hands {
         });
     }
 
-    /// Tries once, and comes back with a reply whatever happens.
-    async fn send(&self, claimed: &Claimed, timeout: Duration) -> Reply {
+    /// Tries once, and comes back with a reply whatever happens; or with what kept it from trying.
+    async fn send(
+        &self,
+        claimed: &Claimed,
+        kind: ChannelKind,
+        timeout: Duration,
+    ) -> Result<Reply, StoreError> {
         let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(channel) = channels.get(&claimed.message.queue.channel) else {
             let text = "the channel has no sender".to_owned();
-            return Reply::Unreachable(Fault { kind: FaultKind::NotConfigured, text });
+            return Ok(Reply::Unreachable(Fault { kind: FaultKind::NotConfigured, text }));
+        };
+        let prepared = match self.bench.prepare(&*self.store, &claimed.message, kind).await {
+            Ok(prepared) => prepared,
+            Err(Unprepared::Fault(fault)) => return Ok(Reply::Unreachable(fault)),
+            Err(Unprepared::Store(error)) => return Err(error),
         };
         let envelope = Envelope {
             id: claimed.message.id,
             idempotency_key: idempotency_key(&claimed.message, claimed.progress.round),
             now: self.clock.now(),
             to: claimed.message.body.to.clone(),
-            content: claimed
-                .message
-                .body
-                .content
-                .as_ref()
-                .map_or_else(|| "null".to_owned(), |c| c.text().to_owned()),
+            content: prepared.content,
+            reference: claimed.message.body.reference.clone(),
         };
         let sending = AssertUnwindSafe(async { channel.send(&envelope, timeout).await }).catch_unwind();
-        match tokio::time::timeout(timeout + MARGIN, sending).await {
+        Ok(match tokio::time::timeout(timeout + MARGIN, sending).await {
             Ok(Ok(reply)) => reply,
             Ok(Err(_)) => {
                 error!(message_id = %claimed.message.id, channel = %claimed.message.queue.channel, "the channel panicked");
                 Reply::Doubtful(Fault { kind: FaultKind::Interrupted, text: "the channel panicked".into() })
             }
             Err(_) => Reply::Doubtful(Fault { kind: FaultKind::Timeout, text: "no answer in time".into() }),
-        }
+        })
     }
 
     fn settle(&self, settlements: Vec<Settlement>) {
@@ -286,8 +322,9 @@ fn log(settlement: &Settlement, settled: Settled) {
             info!(%message_id, attempt, verdict, category, code, %due, "retry scheduled");
         }
         Next::Failed(reason) => info!(%message_id, attempt, verdict, category, code, %reason, "failed"),
-        Next::Held => {
+        Next::Held if failure.verdict == Verdict::SenderFault => {
             error!(%message_id, attempt, category, code, "held: the fault is ours and a person must act");
         }
+        Next::Held => info!(%message_id, attempt, category, code, "the destination is still down"),
     }
 }

@@ -7,18 +7,21 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pombo_channels::{BoxFuture, Channel, Envelope};
-use pombo_engine::Engine;
+use pombo_channels::{BoxFuture, Channel, Envelope, Health};
+use pombo_engine::{Engine, decide};
+use pombo_kernel::block::BlockKind;
 use pombo_kernel::classify::Rules;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
-use pombo_kernel::message::{Body, Draft, FailureReason, Priority, QueueName, State, StateName};
+use pombo_kernel::message::{
+    AttemptOutcome, Body, Draft, FailureReason, Priority, QueueName, State, StateName,
+};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Fault, FaultKind, Receipt, Refusal, Reply};
-use pombo_kernel::setup::{ChannelSetup, LaneSetup, Limits, Setup};
+use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
 use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
@@ -54,10 +57,6 @@ impl Channel for Scripted {
             scripted.unwrap_or(Reply::Accepted(Receipt::default()))
         })
     }
-
-    fn probe(&self, _: Duration) -> BoxFuture<'_, Result<Option<String>, Fault>> {
-        Box::pin(async { Ok(None) })
-    }
 }
 
 struct World {
@@ -81,9 +80,11 @@ fn setup(on_unknown_outcome: OnUnknownOutcome) -> Arc<Setup> {
         policy: Policy::built_in("whatsapp", Profile::Production).unwrap(),
         rules: Rules::for_kind(ChannelKind::Webhook, &[]).unwrap(),
         on_unknown_outcome,
-        destination: "host".into(),
+        destination: Destination::Fixed("host".into()),
         attempt_timeout: Span::from_secs(30),
         unready: None,
+        receipts: None,
+        care: Care::default(),
     };
     Arc::new(Setup {
         channels: BTreeMap::from([(channel.name.clone(), Arc::new(channel))]),
@@ -129,6 +130,7 @@ impl World {
             ordering_key: ordering_key.map(Into::into),
             idempotency: None,
             body: Body { to: "http://host/".into(), ..Body::default() },
+            blobs: Vec::new(),
         };
         self.store.accept(vec![draft]).await.unwrap()[0].as_ref().unwrap().id
     }
@@ -153,6 +155,10 @@ impl World {
             }
         });
         found.await.expect("the message never got there")
+    }
+
+    async fn block_kinds(&self) -> Vec<BlockKind> {
+        self.store.blocks().await.unwrap().into_iter().map(|(_, block)| block.kind).collect()
     }
 
     async fn calls(&self, n: usize) {
@@ -249,7 +255,58 @@ async fn a_fault_of_ours_holds_all_burns_nothing_and_a_probe_sets_free() {
     let story = world.until(first, is(StateName::Sent)).await;
     assert_eq!((story.attempts.len(), story.progress.attempts), (2, 1));
     world.until(second, is(StateName::Sent)).await;
-    assert!(world.store.blocks().await.unwrap().is_empty());
+    assert_eq!(world.block_kinds().await, [BlockKind::Ramp], "what waited goes slowly for a while");
+    world.pass(Span::from_mins(10)).await;
+    let third = world.accept(None).await;
+    world.until(third, is(StateName::Sent)).await;
+    assert_eq!(world.block_kinds().await, []);
+}
+
+#[tokio::test] // REQ CB-1
+async fn a_destination_that_is_down_costs_one_free_probe_at_a_time_and_comes_back_slowly() {
+    let world = World::new(vec![refused(503); 11], PLENTY, OnUnknownOutcome::Resend).await;
+    let mut ids = Vec::new();
+    for _ in 0..10 {
+        ids.push(world.accept(None).await);
+    }
+    for id in &ids {
+        world.until(*id, |story| story.attempts.len() == 1).await;
+    }
+    assert_eq!(world.block_kinds().await, [BlockKind::Breaker]);
+    ids.push(world.accept(None).await);
+    world.pass(Span::from_millis(4_999)).await;
+    assert_eq!(world.channel.calls.load(Ordering::SeqCst), 10, "nothing passes a breaker");
+
+    world.pass(Span::from_millis(1)).await;
+    let probe = world.until(ids[0], |story| story.attempts.len() == 2).await;
+    assert_eq!(probe.attempts[1].outcome, AttemptOutcome::Held);
+    assert_eq!(probe.progress.attempts, 1, "a probe that finds it down is free");
+    world.pass(Span::from_millis(9_999)).await;
+    assert_eq!(world.channel.calls.load(Ordering::SeqCst), 11, "one probe, and twice the wait");
+
+    world.pass(Span::from_millis(1)).await;
+    world.calls(12).await;
+    for _ in 0..100 {
+        world.pass(Span::from_millis(100)).await;
+    }
+    for id in ids {
+        let story = world.until(id, is(StateName::Sent)).await;
+        assert!(story.progress.attempts <= 2, "{:?}", story.progress);
+    }
+    assert_eq!(world.block_kinds().await, [BlockKind::Ramp]);
+}
+
+#[tokio::test] // REQ CB-2
+async fn a_provider_that_says_it_is_ready_is_not_waited_for() {
+    let world = World::new(vec![refused(401)], PLENTY, OnUnknownOutcome::Resend).await;
+    let first = world.accept(None).await;
+    world.until(first, |story| story.attempts.len() == 1).await;
+    assert_eq!(world.block_kinds().await, [BlockKind::Hold]);
+    let channel = world.setup.channels.values().next().unwrap();
+    let found = decide::finding(channel, Health::Ready("open".into()), world.clock.now()).unwrap();
+    world.store.examine(found).await.unwrap();
+    let story = world.until(first, is(StateName::Sent)).await;
+    assert_eq!((story.progress.attempts, world.channel.calls.load(Ordering::SeqCst)), (1, 2));
 }
 
 #[tokio::test] // REQ ML-5
@@ -443,10 +500,6 @@ struct Hasty;
 impl Channel for Hasty {
     fn send<'a>(&'a self, _: &'a Envelope, _: Duration) -> BoxFuture<'a, Reply> {
         panic!("too hasty")
-    }
-
-    fn probe(&self, _: Duration) -> BoxFuture<'_, Result<Option<String>, Fault>> {
-        Box::pin(async { Ok(None) })
     }
 }
 

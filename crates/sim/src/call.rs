@@ -4,13 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use pombo_kernel::block::{Block, BlockKind};
+use pombo_kernel::block::Block;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::time::Time;
 use pombo_store::{
-    Accepted, Ask, Cancelled, Claimed, Conflict, NodeId, Place, Settled, Settlement, Store, StoreError,
+    Accepted, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Place, Settled, Settlement, Store,
+    StoreError,
 };
 
 /// Who called.
@@ -34,6 +35,7 @@ pub(crate) enum Call {
     Accept { drafts: Vec<Draft>, tries: u32 },
     Cancel(MessageId),
     Hold(Place, Time),
+    Examine(Finding),
     Lift(Place),
 }
 
@@ -71,10 +73,10 @@ impl Pending {
                 Call::Cancel(id) => Answered::Cancelled(store.cancel(Tenant::default(), id, ana()).await),
                 Call::Hold(place, now) => {
                     let reason = "maintenance".into();
-                    let block =
-                        Block { kind: BlockKind::Operator, reason, since: now, until: None, probes: 0 };
+                    let block = Block::operator(reason, now);
                     Answered::Nothing(store.block(place, block, ana()).await)
                 }
+                Call::Examine(finding) => Answered::Nothing(store.examine(finding).await),
                 Call::Lift(place) => Answered::Lifted(store.unblock(place, ana()).await),
             }
         });
@@ -109,6 +111,7 @@ impl Call {
             Call::Accept { .. } => "accept",
             Call::Cancel(_) => "cancel",
             Call::Hold(..) => "hold",
+            Call::Examine(_) => "examine",
             Call::Lift(_) => "lift",
         }
     }

@@ -7,17 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
 use pombo_kernel::block::Block;
+use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
-use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
+use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Time};
 use pombo_store::core::Core;
 use pombo_store::memory::Memory;
 use pombo_store::shell::{Shell, Writer};
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, NodeId, Place, Settled, Settlement, StoreError,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Place, Put, Reported, Settled,
+    Settlement, StoreError,
 };
 
 /// A core whose durable part outlives its process.
@@ -222,6 +225,10 @@ impl<C: Core> Core for Fallible<C> {
         self.core.release(key, now)
     }
 
+    fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError> {
+        self.core.report(channel, report, now)
+    }
+
     fn cancel(
         &mut self,
         tenant: &Tenant,
@@ -242,6 +249,21 @@ impl<C: Core> Core for Fallible<C> {
 
     fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
         self.core.unblock(place, by, now)
+    }
+
+    fn examine(&mut self, finding: &Finding, now: Time) -> Result<(), StoreError> {
+        self.core.examine(finding, now)
+    }
+
+    fn put_template(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        template: Template,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Put, StoreError> {
+        self.core.put_template(tenant, name, template, by, now)
     }
 
     fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {

@@ -5,12 +5,12 @@
 
 mod claims;
 mod expect;
+mod walls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use pombo_kernel::block::{BlockKind, Gate};
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Message, Progress, State, StateName};
 use pombo_kernel::name::{LaneName, Tenant};
@@ -22,6 +22,7 @@ use pombo_store::{Counted, Filter, Place, StoreError};
 use crate::plan::Plan;
 pub(crate) use claims::Holder;
 use claims::{Claim, Start};
+use walls::Walls;
 
 /// A promise that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +85,8 @@ struct Tale {
     /// Attempts that counted, and deaths of the sender in a row.
     attempts: u16,
     crashes: u16,
+    /// Some attempt failed and may have been sent all the same.
+    doubtful: bool,
     claims: Vec<Claim>,
     /// How often the provider took it.
     taken: usize,
@@ -98,8 +101,7 @@ pub(crate) struct Oracle {
     by_idempotency: BTreeMap<String, MessageId>,
     /// Where an operator's block stands.
     held: BTreeSet<Place>,
-    /// Until when a pause stands.
-    paused: BTreeMap<Place, Time>,
+    walls: Walls,
     holders: BTreeMap<Holder, claims::Hands>,
     /// Whether the clock has jumped, after which leases mean less.
     jumped: bool,
@@ -121,7 +123,7 @@ impl Oracle {
             tales: BTreeMap::new(),
             by_idempotency: BTreeMap::new(),
             held: BTreeSet::new(),
-            paused: BTreeMap::new(),
+            walls: Walls::default(),
             holders: BTreeMap::new(),
             jumped: false,
         }
@@ -129,6 +131,23 @@ impl Oracle {
 
     pub(crate) fn clock_jumped(&mut self) {
         self.jumped = true;
+        self.walls.clock_jumped();
+    }
+
+    /// A process has started on what another left.
+    pub(crate) fn restarted(&mut self) {
+        self.walls.forget();
+        self.walls.restarted();
+    }
+
+    /// A commit failed, after which the store reads everything anew.
+    pub(crate) fn store_forgets(&mut self) {
+        self.walls.forget();
+    }
+
+    /// The store is told something of a place that leaves no record; whether the place is down.
+    pub(crate) fn told_of(&mut self, place: &Place, down: bool) {
+        self.walls.touch(place, down);
     }
 
     pub(crate) fn position(&self) -> u64 {
@@ -146,7 +165,7 @@ impl Oracle {
     }
 
     /// Takes in what was committed since the last look, and checks each record and each message that it is about.
-    pub(crate) fn follow(&mut self, reader: &mut impl Reading, now: Time) -> Checked<Vec<(u64, Record)>> {
+    pub(crate) fn follow(&mut self, reader: &mut impl Reading) -> Checked<Vec<(u64, Record)>> {
         let records = reader.audit(self.position, usize::MAX)?;
         let blocks = reader.blocks()?;
         let mut touched = BTreeSet::new();
@@ -162,23 +181,22 @@ impl Oracle {
                 self.take_in(reader, id, *position, record)?;
                 touched.insert(id);
             } else {
-                self.take_in_act(record);
+                self.take_in_act(record)?;
             }
         }
         for id in touched {
             self.compare(reader, id)?;
         }
-        self.paused.clear();
-        let mut operated = BTreeSet::new();
-        for (place, block) in blocks {
-            match (block.kind, block.gate(now)) {
-                (BlockKind::Operator, _) => drop(operated.insert(place)),
-                (BlockKind::Pause, Gate::Shut { until: Some(until) }) => {
-                    self.paused.insert(place, until);
-                }
-                _ => {}
-            }
+        self.walls.stand(blocks);
+        self.walls.settle_down();
+        // A group serves its claims last, so that what stands at its end stood when they were made.
+        for (id, at) in
+            records.iter().filter(|(_, record)| record.event == Event::Claimed).filter_map(claim_of)
+        {
+            self.check_passage(id, at)?;
         }
+        self.walls.check_pulses(&self.plan)?;
+        let operated = self.walls.operators();
         hold!(
             12,
             operated == self.held,
@@ -188,18 +206,32 @@ impl Oracle {
         Ok(records)
     }
 
-    fn take_in_act(&mut self, record: &Record) {
-        let Ok(channel) = record.channel.parse() else { return };
+    fn take_in_act(&mut self, record: &Record) -> Checked {
+        let Ok(channel) = record.channel.parse() else { return Ok(()) };
         let place = Place { channel, destination: field(&record.detail, "destination").map(Into::into) };
-        let operated = field(&record.detail, "kind") == Some("operator");
-        if record.event == Event::Unblocked {
-            self.paused.remove(&place);
+        let kind = field(&record.detail, "kind").unwrap_or_default();
+        match record.event {
+            Event::Blocked => self.walls.blocked(&place, record.actor == "pombo", kind)?,
+            Event::Unblocked => self.walls.unblocked(&place),
+            _ => {}
         }
         match record.event {
-            Event::Blocked if operated => drop(self.held.insert(place)),
+            Event::Blocked if kind == "operator" => drop(self.held.insert(place)),
             Event::Blocked | Event::Unblocked => drop(self.held.remove(&place)),
             _ => {}
         }
+        Ok(())
+    }
+
+    /// What must be true of the blocks in front of a message that was claimed.
+    fn check_passage(&mut self, id: MessageId, at: Time) -> Checked {
+        let name = self.name(id);
+        let Some(tale) = self.tales.get_mut(&id) else { return Ok(()) };
+        let probing = self.walls.check_claim(&self.plan, (&name, id), &tale.message.queue, at)?;
+        if let Some(claim) = tale.claims.last_mut() {
+            claim.probing = probing;
+        }
+        Ok(())
     }
 
     fn take_in(
@@ -239,7 +271,11 @@ impl Oracle {
             }
             Event::Sent | Event::RetryScheduled | Event::Failed | Event::Held => {
                 tale.check_result(&self.plan, record)?;
+                let heard = tale.claims.last().and_then(|claim| claim.heard);
                 tale.end_claim(record.event);
+                if let Some((said, _)) = heard {
+                    self.walls.heard(&self.plan, &tale.message.queue, id, said, record.at);
+                }
             }
             Event::Released => {
                 let called = tale.claims.last().is_some_and(|claim| claim.called);
@@ -252,6 +288,9 @@ impl Oracle {
             }
             Event::Cancelled => {}
             _ => return broken(3, format_args!("nothing here does that: {record:?}")),
+        }
+        if record.event != Event::Claimed {
+            self.walls.ended(id);
         }
         let lawful = match record.event {
             Event::Claimed | Event::TakenOver => StateName::Sending,
@@ -288,6 +327,7 @@ impl Oracle {
             due,
             attempts: 0,
             crashes: 0,
+            doubtful: false,
             claims: Vec::new(),
             taken: 0,
         };
@@ -295,19 +335,12 @@ impl Oracle {
         Ok(())
     }
 
-    /// What must stand before a claim: nothing in front of its queue, and nobody before it in its order.
+    /// Nobody may stand before a message in its order.
     fn check_turn(&self, id: MessageId, record: &Record) -> Checked {
         if record.event != Event::Claimed {
             return Ok(());
         }
         let Some(tale) = self.tales.get(&id) else { return Ok(()) };
-        let queue = &tale.message.queue;
-        for destination in [None, Some(queue.destination.clone())] {
-            let place = Place { channel: queue.channel.clone(), destination };
-            hold!(8, !self.held.contains(&place), "{} was claimed behind an operator's block", self.name(id));
-            let paused = self.paused.get(&place).is_some_and(|until| record.at < *until);
-            hold!(8, !paused, "{} was claimed during a pause", self.name(id));
-        }
         if let Some(key) = &tale.message.ordering_key {
             let earlier = self.tales.range(..id).map(|(_, tale)| tale);
             let mut waiting = earlier.filter(|tale| !is_end(tale.state));
@@ -336,14 +369,15 @@ impl Oracle {
             story.state,
             tale.state
         );
-        let Progress { attempts, crashes, .. } = story.progress;
+        let Progress { attempts, crashes, doubtful, .. } = story.progress;
         hold!(
             12,
-            (attempts, crashes) == (tale.attempts, tale.crashes),
-            "{name} has {:?}, and by the audit {} attempts, {} crashes",
+            (attempts, crashes, doubtful) == (tale.attempts, tale.crashes, tale.doubtful),
+            "{name} has {:?}, and by the audit {} attempts, {} crashes, a doubt: {}",
             story.progress,
             tale.attempts,
-            tale.crashes
+            tale.crashes,
+            tale.doubtful
         );
         let allowed = tale.policy(&self.plan).attempts;
         hold!(5, attempts <= allowed, "{name} had {attempts} attempts of {allowed}");
@@ -453,9 +487,7 @@ impl Oracle {
         let mut stuck: BTreeSet<&str> = BTreeSet::new();
         for (id, tale) in self.tales.iter().filter(|(_, tale)| !is_end(tale.state)) {
             let queue = &tale.message.queue;
-            let behind = [None, Some(queue.destination.clone())].into_iter().any(|destination| {
-                self.held.contains(&Place { channel: queue.channel.clone(), destination })
-            });
+            let behind = walls::places(queue).iter().any(|place| self.held.contains(place));
             let order = tale.message.ordering_key.as_deref();
             // Whoever is behind one that waits for an operator waits as well.
             let excused = tale.state == StateName::Pending
@@ -483,6 +515,10 @@ impl Oracle {
     fn workers(&self, lane: &LaneName) -> usize {
         self.plan.setup.lanes.get(lane).map_or(0, |lane| usize::from(lane.workers))
     }
+}
+
+fn claim_of((_, record): &(u64, Record)) -> Option<(MessageId, Time)> {
+    Some((record.message?, record.at))
 }
 
 /// A field of a record's detail: what stands after its name, without quotes.

@@ -6,14 +6,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pombo_kernel::breaker;
 use pombo_kernel::classify::Rules;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::flow::Rate;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::message::{Body, Draft, Idempotency, Priority, QueueName};
 use pombo_kernel::name::{ChannelName, LaneName, Tenant};
 use pombo_kernel::policy::{Delays, Overrides, Policy};
-use pombo_kernel::setup::{ChannelSetup, LaneSetup, Limits, Setup};
+use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
 use pombo_kernel::time::{Span, Time};
 
 use crate::chance::Chance;
@@ -39,6 +41,10 @@ pub(crate) struct Faults {
     pub(crate) lost_acknowledgement: bool,
     pub(crate) cancel: bool,
     pub(crate) operator: bool,
+    /// Destinations are down for a while.
+    pub(crate) outage: bool,
+    /// Somebody asks providers how they are.
+    pub(crate) asking: bool,
     /// The longest time, in milliseconds, that a call or an answer is on its way.
     pub(crate) slowest_hop: u64,
     /// How far a node's clock may be off, in milliseconds.
@@ -78,6 +84,8 @@ impl Plan {
             lost_acknowledgement: dice.one_in(2),
             cancel: dice.one_in(2),
             operator: dice.one_in(2),
+            outage: dice.one_in(2),
+            asking: dice.one_in(2),
             slowest_hop: *dice.pick(&[20, 200, 2_000, 20_000, 80_000]),
             skew: *dice.pick(&[0, 0, 500, 3_000]),
             refusals: *dice.pick(&[10, 30, 60]),
@@ -105,6 +113,8 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
     let doubling = Delays::Doubling { base: Span::from_millis(dice.between(200, 2_000)) };
     let listed = Delays::Listed(vec![Span::from_secs(2), Span::from_secs(9)]);
     let mut channels = BTreeMap::new();
+    let breaker = if dice.one_in(2) { touchy(dice) } else { breaker::Limits::default() };
+    let bounded = dice.one_in(3).then(|| *dice.pick(&CHANNELS));
     for (name, delays, on_unknown_outcome) in
         [(CHANNELS[0], doubling, OnUnknownOutcome::Resend), (CHANNELS[1], listed, OnUnknownOutcome::Hold)]
     {
@@ -127,9 +137,18 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
             policy,
             rules,
             on_unknown_outcome,
-            destination: "".into(),
+            destination: match dice.below(3) {
+                0 => Destination::Sender { default: DESTINATIONS[0].into() },
+                _ => Destination::Fixed(DESTINATIONS[0].into()),
+            },
             attempt_timeout: Span::from_secs(*dice.pick(&[3, 10, 30, 75])),
             unready: None,
+            receipts: None,
+            care: Care {
+                breaker,
+                rate: (bounded == Some(name.as_str())).then(|| Rate::from_milli(dice.between(1_000, 20_000))),
+                probe_every: None,
+            },
         };
         channels.insert(name, Arc::new(channel));
     }
@@ -140,8 +159,19 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
     Setup { channels, lanes: lanes.collect(), routes: Vec::new(), limits: Limits::default() }
 }
 
+/// Limits that a few messages can reach.
+fn touchy(dice: &mut Dice) -> breaker::Limits {
+    breaker::Limits {
+        failures: u16::try_from(dice.between(2, 4)).unwrap_or(2),
+        percent: 40,
+        volume: 4,
+        first_probe: Span::from_millis(dice.between(500, 5_000)),
+        slowest_probe: Span::from_secs(dice.between(10, 60)),
+    }
+}
+
 fn wishes(lanes: &[LaneName], setup: &Setup, calm_at: u64, dice: &mut Dice) -> Vec<Wish> {
-    let count = dice.between(3, 16);
+    let count = if dice.one_in(5) { dice.between(16, 40) } else { dice.between(3, 16) };
     // Sometimes everything at once, sometimes spread out.
     let spread = *dice.pick(&[100, calm_at / 2, calm_at]);
     let wishes = (0..count).map(|n| {
@@ -173,5 +203,6 @@ fn draft(name: &str, at: u64, lanes: &[LaneName], setup: &Setup, dice: &mut Dice
         ordering_key: dice.one_in(4).then(|| format!("order-{}", dice.below(2))),
         idempotency: (!dice.one_in(4)).then(key),
         body: Body { to: "someone".into(), reference: Some(name.to_owned()), retry, ..Body::default() },
+        blobs: Vec::new(),
     })
 }

@@ -25,13 +25,25 @@ pub(crate) enum Said {
     /// It blames our credentials.
     OurFault,
     /// Later, and not before so many seconds if it says so.
+    /// Whether the destination itself is in trouble, as opposed to having had enough of us.
     Later {
         seconds: Option<u64>,
+        down: bool,
     },
     /// Nothing was said: perhaps it took it.
     Nothing,
+    /// We hung up before it said anything.
+    CutOff,
     /// The sender is gone.
     SenderGone,
+}
+
+/// What a destination that is down does with everybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outage {
+    Refuses,
+    Hangs,
+    Apologises,
 }
 
 /// Beyond the channel's own deadline, the engine's shell cuts an attempt off.
@@ -42,7 +54,13 @@ impl Script {
     pub(crate) fn roll(refusals: u64, timeout_ms: u64, dice: &mut Dice) -> Script {
         let answers_after = if dice.one_in(5) { dice.between(100, timeout_ms) } else { dice.between(1, 80) };
         if dice.below(100) >= refusals {
-            return Script::accepts(dice.below(answers_after + 1), answers_after);
+            let mut script = Script::accepts(dice.below(answers_after + 1), answers_after);
+            if let (Reply::Accepted(receipt), true) = (&mut script.reply, dice.one_in(30)) {
+                let seconds = *dice.pick(&["1", "10", "40"]);
+                let hints = [("ratelimit-remaining", "0"), ("ratelimit-reset", seconds)];
+                receipt.hints = hints.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+            }
+            return script;
         }
         let refused = |status: u16, said: Said, hints: Vec<(String, String)>| Script {
             takes_after: None,
@@ -61,16 +79,14 @@ impl Script {
             3 => {
                 let seconds = *dice.pick(&[0, 1, 5, 30, 90, 100_000]);
                 let hints = vec![("retry-after".to_owned(), seconds.to_string())];
-                refused(429, Said::Later { seconds: Some(seconds) }, hints)
+                let status = *dice.pick(&[429, 429, 503]);
+                refused(status, Said::Later { seconds: Some(seconds), down: status == 503 }, hints)
             }
             4 | 5 => {
-                refused(*dice.pick(&[408, 429, 500, 502, 503]), Said::Later { seconds: None }, Vec::new())
+                let status = *dice.pick(&[408, 429, 500, 502, 503]);
+                refused(status, Said::Later { seconds: None, down: status != 429 }, Vec::new())
             }
-            6 => {
-                let kind = *dice.pick(&[FaultKind::ConnectionRefused, FaultKind::Dns]);
-                let reply = Reply::Unreachable(Fault { kind, text: "not reached".into() });
-                Script { takes_after: None, answers_after, reply, said: Said::Later { seconds: None } }
-            }
+            6 => Script::unreachable(answers_after, dice),
             7 => {
                 let taken = dice.one_in(2).then(|| dice.below(answers_after + 1));
                 Script::doubtful(FaultKind::ConnectionReset, taken, answers_after)
@@ -87,18 +103,39 @@ impl Script {
         }
     }
 
+    /// One call to a destination that is down.
+    pub(crate) fn down(how: Outage, timeout_ms: u64, dice: &mut Dice) -> Script {
+        let answers_after = dice.between(1, 80);
+        match how {
+            Outage::Refuses => Script::unreachable(answers_after, dice),
+            Outage::Hangs => Script::doubtful(FaultKind::Timeout, None, timeout_ms),
+            Outage::Apologises => Script::unavailable(answers_after),
+        }
+    }
+
+    fn unreachable(answers_after: u64, dice: &mut Dice) -> Script {
+        let kind = *dice.pick(&[FaultKind::ConnectionRefused, FaultKind::Dns]);
+        let reply = Reply::Unreachable(Fault { kind, text: "not reached".into() });
+        let said = Said::Later { seconds: None, down: true };
+        Script { takes_after: None, answers_after, reply, said }
+    }
+
+    fn unavailable(answers_after: u64) -> Script {
+        let reply = Reply::Refused(Refusal { status: Some(503), text: "no".into(), ..Refusal::default() });
+        Script { takes_after: None, answers_after, reply, said: Said::Later { seconds: None, down: true } }
+    }
+
     /// One call when nothing goes wrong any more: a passing refusal now and then.
     pub(crate) fn calm(dice: &mut Dice) -> Script {
         let answers_after = dice.between(1, 80);
         if !dice.one_in(8) {
             return Script::accepts(dice.below(answers_after + 1), answers_after);
         }
-        let reply = Reply::Refused(Refusal { status: Some(503), text: "no".into(), ..Refusal::default() });
-        Script { takes_after: None, answers_after, reply, said: Said::Later { seconds: None } }
+        Script::unavailable(answers_after)
     }
 
     fn accepts(takes_after: u64, answers_after: u64) -> Script {
-        let receipt = Receipt { provider_id: None, code: Some(200) };
+        let receipt = Receipt { code: Some(200), ..Receipt::default() };
         Script {
             takes_after: Some(takes_after),
             answers_after,

@@ -5,13 +5,15 @@ mod faults;
 mod lives;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use pombo_engine::core::{Event, HEARTBEAT, LEASE};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::message::ClaimKey;
 use pombo_kernel::reply::Reply;
-use pombo_kernel::time::{Clock, Span, Time};
+use pombo_kernel::time::{Span, Time};
+use pombo_store::Place;
 use tempfile::TempDir;
 
 use crate::call::{Answered, Call, Caller, Pending};
@@ -19,7 +21,7 @@ use crate::chance::Chance;
 use crate::house::{Fate, House, Lasting, Nap, WallClock};
 use crate::oracle::{Checked, Oracle, Violation, broken, hold};
 use crate::plan::{Plan, START};
-use crate::provider::Said;
+use crate::provider::{Outage, Said};
 use crate::trace::Trace;
 use faults::Fault;
 use lives::Life;
@@ -58,6 +60,8 @@ const COMPARE_EVERY: u64 = 24;
 const MOST_IDLE_TURNS: u64 = 500;
 /// Things that happen in one run, at most; far more than any run needs.
 const MOST_STEPS: u64 = 200_000;
+/// A destination that only fails now and then is hardly taken to be down more often, and probes hardly fail more often.
+const MOST_OPENINGS: u64 = 20;
 /// The slowest probe of a hold.
 const SLOWEST_PROBE: Span = Span::from_mins(10);
 
@@ -87,6 +91,8 @@ pub(crate) struct World<C: Lasting> {
     lives: BTreeMap<u64, Life>,
     last_life: u64,
     calm: bool,
+    /// Which destinations are down, how, and when. All of the channel's, where none is named.
+    outages: Vec<(Place, Outage, Range<u64>)>,
 }
 
 impl<C: Lasting> World<C> {
@@ -117,6 +123,7 @@ impl<C: Lasting> World<C> {
             lives: BTreeMap::new(),
             last_life: 0,
             calm: false,
+            outages: Vec::new(),
         };
         world.start_store()?;
         for node in 0..world.plan.nodes {
@@ -196,7 +203,7 @@ impl<C: Lasting> World<C> {
         let slowest = channels.clone().map(|channel| channel.attempt_timeout.millis()).max().unwrap_or(0);
         let attempts = channels.clone().map(|channel| u64::from(channel.policy.attempts)).max().unwrap_or(1);
         let cap = channels.clone().map(|channel| channel.policy.cap.millis()).max().unwrap_or(0);
-        let hint = channels.map(|channel| channel.policy.max_hint.millis()).max().unwrap_or(0);
+        let hint = channels.clone().map(|channel| channel.policy.max_hint.millis()).max().unwrap_or(0);
         let messages = self.plan.wishes.iter().map(|wish| wish.drafts.len() as u64).sum::<u64>() * 3;
         let one = attempts * (cap + 1_000);
         // Whatever was on its way when the faults stopped, and a life that was frozen.
@@ -204,8 +211,13 @@ impl<C: Lasting> World<C> {
         // A time that was set before the clock jumped back comes that much later.
         let clock = self.back + 2 * self.plan.faults.skew;
         let recovery = LEASE.millis() + 3 * HEARTBEAT.millis() + 10_000;
-        let waits = 60_000 + hint + 2 * SLOWEST_PROBE.millis();
-        stragglers + clock + recovery + waits + one * self.oracle.longest_order() + messages * 1_000
+        let probe =
+            channels.clone().map(|channel| channel.care.breaker.slowest_probe.millis()).max().unwrap_or(0);
+        let waits = 60_000 + hint + 2 * SLOWEST_PROBE.millis() + MOST_OPENINGS * probe;
+        let slowest_rate = channels.filter_map(|channel| channel.care.rate).map(|rate| rate.milli()).min();
+        // A ramp lets five a second go, a bounded channel what it may.
+        let paced = messages * attempts * 1_000_000 / slowest_rate.unwrap_or(5_000).min(5_000);
+        stragglers + clock + recovery + waits + one * self.oracle.longest_order() + messages * 1_000 + paced
     }
 
     // The writer.
@@ -216,12 +228,13 @@ impl<C: Lasting> World<C> {
         let Some(house) = &mut self.house else { return Ok(()) };
         self.turns += 1;
         let goes_on = house.turn(fate);
-        let records = self.oracle.follow(&mut house.reader, self.clock.now());
+        let records = self.oracle.follow(&mut house.reader);
         let records = records?;
         if !records.is_empty() {
             self.idle_turns = 0;
         }
         if fate != Fate::Fine {
+            self.oracle.store_forgets();
             self.note(format_args!("the commit fails: {fate:?}"));
         }
         for (position, record) in &records {

@@ -53,3 +53,23 @@ fn a_slot_that_is_freed_too_early_is_caught() {
 fn a_claim_that_is_trusted_after_a_lost_lease_is_caught() {
     check(Bug::LateClaimTrusted, &[4]);
 }
+
+#[test]
+fn a_probe_that_is_charged_is_caught() {
+    check(Bug::ProbeCharged, &[5]);
+}
+
+#[test]
+fn a_half_open_breaker_that_lets_all_through_is_caught() {
+    check(Bug::HalfOpenForAll, &[8]);
+}
+
+#[test]
+fn a_herd_after_an_outage_is_caught() {
+    check(Bug::RampIgnored, &[0]);
+}
+
+#[test]
+fn a_breaker_that_never_opens_is_caught() {
+    check(Bug::BreakerNeverOpens, &[0]);
+}

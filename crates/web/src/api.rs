@@ -7,4 +7,6 @@ mod fields;
 pub(crate) mod health;
 pub(crate) mod list;
 pub(crate) mod messages;
+pub(crate) mod receipts;
 pub(crate) mod stats;
+pub(crate) mod templates;

@@ -4,9 +4,13 @@ use axum::body::{Body, BodyDataStream};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::{HeaderMap, header};
+use tokio::sync::SemaphorePermit;
 
 use crate::Door;
 use crate::problem::{Code, Problem};
+
+/// What comes within the usual time, also over a slow line.
+const LARGE_BYTES: usize = 8 * 1024 * 1024;
 
 /// What a body says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +49,16 @@ pub(crate) async fn json(
     body: Body,
     limit: usize,
 ) -> Result<Bytes, Problem> {
+    held_json(door, headers, body, limit).await.map(|held| held.text)
+}
+
+/// A JSON body with its share of the room, for whoever works on it for long.
+pub(crate) async fn held_json<'a>(
+    door: &'a Door,
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<Held<'a>, Problem> {
     match media(headers)? {
         Media::Json => whole(door, headers, body, limit).await,
         Media::Ndjson => Err(Problem::new(
@@ -55,16 +69,28 @@ pub(crate) async fn json(
     }
 }
 
+/// A body, and its share of the room that all bodies have together, for as long as it is worked on.
+pub(crate) struct Held<'a> {
+    pub(crate) text: Bytes,
+    _share: Option<SemaphorePermit<'a>>,
+}
+
+impl From<Bytes> for Held<'_> {
+    fn from(text: Bytes) -> Self {
+        Held { text, _share: None }
+    }
+}
+
 /// The whole body, up to `limit` bytes.
 ///
 /// Most bodies come in one piece with their head and cost nothing more; what comes slowly or is large takes a
 /// share of the room that all callers have together, so that many of them cannot fill the memory.
-pub(crate) async fn whole(
-    door: &Door,
+pub(crate) async fn whole<'a>(
+    door: &'a Door,
     headers: &HeaderMap,
     body: Body,
     limit: usize,
-) -> Result<Bytes, Problem> {
+) -> Result<Held<'a>, Problem> {
     let told =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if told.is_some_and(|told| told > limit) {
@@ -72,16 +98,16 @@ pub(crate) async fn whole(
     }
     let mut stream = body.into_data_stream();
     let read = async {
-        let Some(first) = piece(&mut stream).await? else { return Ok(Bytes::new()) };
+        let Some(first) = piece(&mut stream).await? else { return Ok(Bytes::new().into()) };
         if first.len() > limit {
             return Err(too_large(limit));
         }
         if told == Some(first.len()) {
-            return Ok(first);
+            return Ok(first.into());
         }
-        let Some(second) = piece(&mut stream).await? else { return Ok(first) };
+        let Some(second) = piece(&mut stream).await? else { return Ok(first.into()) };
         let share = u32::try_from(told.unwrap_or(limit)).unwrap_or(u32::MAX);
-        let Ok(_share) = door.0.room.try_acquire_many(share) else { return Err(no_room()) };
+        let Ok(share) = door.0.room.try_acquire_many(share) else { return Err(no_room()) };
         let mut whole = BytesMut::with_capacity(told.unwrap_or(first.len() + second.len()));
         whole.extend_from_slice(&first);
         let mut next = Some(second);
@@ -92,9 +118,11 @@ pub(crate) async fn whole(
             whole.extend_from_slice(&piece_now);
             next = piece(&mut stream).await?;
         }
-        Ok(whole.freeze())
+        Ok(Held { text: whole.freeze(), _share: Some(share) })
     };
-    match tokio::time::timeout(door.0.patience.body, read).await {
+    // Whoever says beforehand that much is to come gets the time for it.
+    let pieces = u32::try_from(told.unwrap_or(0) / LARGE_BYTES).unwrap_or(0).saturating_add(1);
+    match tokio::time::timeout(door.0.patience.body * pieces, read).await {
         Ok(read) => read,
         Err(_) => Err(too_slow()),
     }

@@ -7,7 +7,9 @@ mod api;
 mod auth;
 mod body;
 mod idempotency;
+mod pin;
 pub mod problem;
+mod proof;
 mod route;
 mod server;
 mod view;
@@ -24,6 +26,7 @@ use tokio::sync::{Semaphore, watch};
 
 pub use auth::{Access, Caller, Role, UnknownRole, digest};
 pub use idempotency::of as idempotency;
+pub use pin::pin_templates;
 pub use route::{ROUTES, Route, router};
 pub use server::{Bounds, serve, serve_within};
 
@@ -42,6 +45,9 @@ struct Inner {
     room: Semaphore,
     /// NDJSON streams that may be open at once.
     streams: Arc<Semaphore>,
+    /// Reports that may wait at once for the messages that they are about.
+    waiters: Semaphore,
+    complaints: proof::Complaints,
 }
 
 /// How long a caller may take to say what it wants.
@@ -83,6 +89,8 @@ impl Door {
             closing: AtomicBool::new(false),
             room: Semaphore::new(ROOM_BYTES),
             streams: Arc::new(Semaphore::new(STREAMS)),
+            waiters: Semaphore::new(api::receipts::WAITERS),
+            complaints: proof::Complaints::new(),
         }))
     }
 

@@ -57,6 +57,7 @@ codes! {
     InvalidField = 422 "INVALID_FIELD" "A field cannot be accepted",
     UnknownChannel = 422 "UNKNOWN_CHANNEL" "There is no such channel",
     TemplateNotFound = 422 "TEMPLATE_NOT_FOUND" "There is no such template",
+    TemplateError = 422 "TEMPLATE_ERROR" "The template cannot be used",
     ContentNotAccepted = 422 "CONTENT_NOT_ACCEPTED" "The channel does not take this content",
     TimeInPast = 422 "TIME_IN_PAST" "The time is in the past",
     /// Nothing was stored; the same request may be sent again in a moment.

@@ -17,9 +17,10 @@ use http::request::Parts;
 use http::{HeaderValue, Method, header};
 
 use crate::Door;
-use crate::api::{batch, channels, classify, health, list, messages, stats};
+use crate::api::{batch, channels, classify, health, list, messages, receipts, stats, templates};
 use crate::auth::{Access, Caller};
 use crate::problem::{Code, Problem};
+use crate::proof::{self, Proven};
 
 /// What a handler answers with, some time.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
@@ -45,13 +46,15 @@ pub struct Route {
 enum Way {
     Open(fn(Door) -> Answer),
     Keyed(Access, fn(Call) -> Answer),
+    /// For the provider of the channel that the path names, which shows who it is in its own way.
+    Proven(fn(Proven) -> Answer),
 }
 
 impl Route {
-    /// What the route asks of its caller; nothing if it is open to all.
+    /// What the route asks of a key; nothing if no key opens it, or none is needed.
     pub fn access(&self) -> Option<Access> {
         match self.way {
-            Way::Open(_) => None,
+            Way::Open(_) | Way::Proven(_) => None,
             Way::Keyed(access, _) => Some(access),
         }
     }
@@ -77,7 +80,21 @@ pub static ROUTES: &[Route] = &[
     keyed(Method::POST, "/v1/channels/{name}/release", Access::Operate, |call| {
         Box::pin(channels::release(call))
     }),
+    keyed(Method::POST, "/v1/channels/{name}/open", Access::Operate, |call| Box::pin(channels::open(call))),
+    keyed(Method::POST, "/v1/channels/{name}/close", Access::Operate, |call| Box::pin(channels::close(call))),
+    keyed(Method::GET, "/v1/templates", Access::Look, |call| Box::pin(templates::list(call))),
+    keyed(Method::GET, "/v1/templates/{name}", Access::Look, |call| Box::pin(templates::show(call))),
+    keyed(Method::PUT, "/v1/templates/{name}", Access::Operate, |call| Box::pin(templates::put(call))),
+    keyed(Method::GET, "/v1/templates/{name}/versions", Access::Look, |call| {
+        Box::pin(templates::versions(call))
+    }),
+    keyed(Method::POST, "/v1/templates/{name}/render", Access::Look, |call| {
+        Box::pin(templates::render(call))
+    }),
     keyed(Method::POST, "/v1/classifications", Access::Any, |call| Box::pin(classify::classify(call))),
+    proven("/v1/receipts/{channel}", |report| Box::pin(receipts::take(report))),
+    // Some providers write the event's name behind the address that they were given; the body says it as well.
+    proven("/v1/receipts/{channel}/{event}", |report| Box::pin(receipts::take(report))),
     keyed(Method::GET, "/v1/stats", Access::Look, |call| Box::pin(stats::stats(call))),
 ];
 
@@ -87,6 +104,10 @@ const fn open(path: &'static str, run: fn(Door) -> Answer) -> Route {
 
 const fn keyed(method: Method, path: &'static str, access: Access, run: fn(Call) -> Answer) -> Route {
     Route { method, path, way: Way::Keyed(access, run) }
+}
+
+const fn proven(path: &'static str, run: fn(Proven) -> Answer) -> Route {
+    Route { method: Method::POST, path, way: Way::Proven(run) }
 }
 
 /// Everything behind one door. Whatever is not a route answers a problem, too.
@@ -115,6 +136,11 @@ async fn admit(route: &'static Route, door: Door, mut request: Request) -> Resul
     let (access, handler) = match route.way {
         Way::Open(handler) => return handler(door).await,
         Way::Keyed(access, handler) => (access, handler),
+        Way::Proven(handler) => {
+            let name = path_name(&mut request).await?;
+            let (head, body) = request.into_parts();
+            return handler(proof::proven(door, &name, &head, body).await?).await;
+        }
     };
     let caller = door.0.keys.caller(request.headers(), door.store(), &*door.0.clock).await?;
     caller.may(access)?;

@@ -6,6 +6,7 @@
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
+use pombo_kernel::delivery::LastWord;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{
     Attempt, AttemptFailure, Body as Said, Draft, Json, QueueName, State, StateName,
@@ -35,6 +36,8 @@ struct Rest<'a> {
     to: &'a str,
     r#type: Option<&'a str>,
     template: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template_version: Option<u32>,
     payload: Option<&'a Json>,
     content: Option<&'a Json>,
     lane: &'a str,
@@ -51,7 +54,9 @@ struct Rest<'a> {
     max_attempts: Option<u16>,
     last_error: Option<LastError<'a>>,
     provider_id: Option<&'a str>,
-    delivery: Option<&'a str>,
+    delivery: Option<&'static str>,
+    delivery_at: Option<Time>,
+    delivery_detail: Option<&'a str>,
     finished_at: Option<Time>,
     campaign: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,6 +139,7 @@ struct Known<'a> {
     state: Option<&'a State>,
     attempts: u16,
     failure: Option<&'a AttemptFailure>,
+    delivery: Option<&'a LastWord>,
 }
 
 impl<'a> Known<'a> {
@@ -151,6 +157,7 @@ impl<'a> Known<'a> {
             to: &said.to,
             r#type: said.kind.as_deref(),
             template: said.template.as_deref(),
+            template_version: said.template_version,
             payload: said.payload.as_ref(),
             content: said.content.as_ref(),
             lane: self.queue.lane.as_str(),
@@ -169,7 +176,9 @@ impl<'a> Known<'a> {
             }),
             last_error: self.failure.map(LastError::from),
             provider_id,
-            delivery: None,
+            delivery: self.delivery.map(|word| word.state.as_str()),
+            delivery_at: self.delivery.map(|word| word.at),
+            delivery_detail: self.delivery.and_then(|word| word.detail.as_deref()),
             finished_at,
             campaign: self.queue.campaign.as_ref().map(|campaign| campaign.as_str()),
             attempts: attempts.map(|attempts| attempts.iter().map(AttemptView::from).collect()),
@@ -195,6 +204,7 @@ impl Unborn {
             state: None,
             attempts: 0,
             failure: None,
+            delivery: None,
         };
         let rest = serde_json::to_vec(&known.rest(setup, Some(&[]))).unwrap_or_default();
         Unborn { rest, send_at: draft.send_at, expires_at: draft.expires_at }
@@ -229,6 +239,7 @@ pub(crate) fn story(story: &Story, setup: &Setup) -> Vec<u8> {
         state: Some(&story.state),
         attempts: story.progress.attempts,
         failure: story.attempts.iter().rev().find_map(|attempt| attempt.failure.as_ref()),
+        delivery: story.delivery.as_ref(),
     };
     let rest = serde_json::to_vec(&known.rest(setup, Some(&story.attempts))).unwrap_or_default();
     let head = stored_head(message.id, &story.state, message.expires_at, story.updated_at);
@@ -249,6 +260,7 @@ pub(crate) fn line(document: &mut Vec<u8>, line: &Line, setup: &Setup) {
         state: Some(&line.state),
         attempts: line.progress.attempts,
         failure: line.last_failure.as_ref(),
+        delivery: line.delivery.as_ref(),
     };
     let rest = serde_json::to_vec(&known.rest(setup, None)).unwrap_or_default();
     join(document, &stored_head(message.id, &line.state, message.expires_at, line.updated_at), &rest);

@@ -9,6 +9,7 @@ use pombo_kernel::time::Time;
 use pombo_store::audit::Event;
 use pombo_store::{Claimed, Settled};
 
+use super::walls::Probing;
 use super::{Checked, Oracle, Tale, broken, hold};
 use crate::provider::Said;
 
@@ -19,6 +20,8 @@ pub(super) struct Claim {
     pub(super) from: u64,
     pub(super) start: Start,
     pub(super) end: Option<Event>,
+    /// What it was to find out, if it was let through a hold or a breaker.
+    pub(super) probing: Option<Probing>,
     /// The provider was called under it.
     pub(super) called: bool,
     /// What its holder heard, and what time it was there.
@@ -35,12 +38,12 @@ pub(super) enum Start {
 
 impl Claim {
     pub(super) fn new(from: u64, start: Start) -> Claim {
-        Claim { from, start, end: None, called: false, heard: None, reported: false }
+        Claim { from, start, end: None, probing: None, called: false, heard: None, reported: false }
     }
 
     /// Whether something went wrong under it that may let the message be delivered once more.
     fn is_faulty(&self) -> bool {
-        let doubtful = matches!(self.heard, Some((Said::Nothing | Said::SenderGone, _)));
+        let doubtful = matches!(self.heard, Some((Said::Nothing | Said::CutOff | Said::SenderGone, _)));
         doubtful || self.end == Some(Event::TakenOver)
     }
 }
@@ -89,7 +92,12 @@ impl Oracle {
     pub(crate) fn handed(&mut self, holder: Holder, claimed: &[Claimed]) -> Checked {
         for one in claimed {
             let name = self.name(one.message.id);
-            hold!(2, self.claim(one.key).is_some(), "{name} was given out under a claim that is not durable");
+            let Some(claim) = self.claim(one.key) else {
+                return broken(2, format_args!("{name} was given out under a claim that is not durable"));
+            };
+            let (told, stood) =
+                (one.probe.map(|probe| probe.kind), claim.probing.map(|probing| probing.kind));
+            hold!(8, told == stood, "{name} was given out as a probe of {told:?}, and there stood {stood:?}");
             let hands = self.holders.entry(holder).or_default();
             let lane = one.message.queue.lane.clone();
             hands.claims.insert(one.key, InHand { lane, sending: false });
@@ -179,7 +187,7 @@ impl Oracle {
         let sending: Vec<ClaimKey> =
             hands.claims.iter().filter(|(_, in_hand)| in_hand.sending).map(|(key, _)| *key).collect();
         for key in sending {
-            self.heard(holder, key, Said::Nothing, now);
+            self.heard(holder, key, Said::CutOff, now);
         }
     }
 
@@ -197,6 +205,7 @@ impl Oracle {
         let own_end = !matches!(claim.end, None | Some(Event::TakenOver));
         match settled {
             Settled::Done => {
+                hold!(2, claim.end.is_some(), "{name} was said to be settled, and that is not durable");
                 hold!(4, own_end, "{name} was settled under a claim that ended with {:?}", claim.end);
                 hold!(4, !claim.reported, "{name} was settled twice under one claim");
                 claim.reported = true;

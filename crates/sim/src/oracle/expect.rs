@@ -60,12 +60,22 @@ impl Tale {
                 self.due = due.unwrap_or(self.due);
                 return Ok(());
             }
-            Said::Later { .. } | Said::Nothing | Said::SenderGone => {
+            Said::Later { down: true, .. }
+                if claim.probing.is_some_and(|probing| probing.is_free(heard_at))
+                    && deadline.is_none_or(|deadline| deadline > heard_at) =>
+            {
+                let waits = event == Event::Held && due == Some(heard_at);
+                hold!(5, waits, "{name} found out that its destination is still down, and then: {record:?}");
+                self.due = heard_at;
+                return Ok(());
+            }
+            Said::Later { .. } | Said::Nothing | Said::CutOff | Said::SenderGone => {
                 hold!(11, event != Event::Sent, "{name} was not accepted, and then: {record:?}");
                 self.check_retry(plan, record, (said, heard_at), (due, reason))?;
             }
         }
         self.attempts = counted;
+        self.doubtful |= matches!(said, Said::Nothing | Said::CutOff | Said::SenderGone);
         self.crashes = if said == Said::SenderGone { self.crashes.saturating_add(1) } else { 0 };
         self.due = due.unwrap_or(self.due);
         Ok(())
@@ -80,7 +90,7 @@ impl Tale {
     ) -> Checked {
         let name = self.message.body.reference.clone().unwrap_or_default();
         let policy = self.policy(plan);
-        let doubtful = said != Said::Later { seconds: None } && !matches!(said, Said::Later { .. });
+        let doubtful = !matches!(said, Said::Later { .. });
         let holds = plan
             .channel(&self.message.queue.channel)
             .is_some_and(|channel| channel.on_unknown_outcome == OnUnknownOutcome::Hold);
@@ -101,7 +111,7 @@ impl Tale {
             return Ok(());
         }
         let hint = match said {
-            Said::Later { seconds } => Span::from_secs(seconds.unwrap_or(0)).min(policy.max_hint),
+            Said::Later { seconds, .. } => Span::from_secs(seconds.unwrap_or(0)).min(policy.max_hint),
             _ => Span::ZERO,
         };
         let (low, high) = delay_bounds(&policy, self.attempts);

@@ -1,6 +1,7 @@
 //! Between everybody and the store: calls that take their time, answers that may get lost, and trying again.
 
 use pombo_engine::core::Event;
+use pombo_kernel::breaker::Sign;
 use pombo_kernel::message::Idempotency;
 use pombo_store::{Accepted, Ask, Cancelled, Repeat, StoreError};
 
@@ -37,6 +38,11 @@ impl<C: Lasting> World<C> {
             }
             return;
         };
+        match &call {
+            Call::Examine(finding) => self.oracle.told_of(&finding.place, finding.vitals.sign == Sign::Ill),
+            Call::Lift(place) => self.oracle.told_of(place, false),
+            _ => {}
+        }
         let pending = Pending::start(house.shell.clone(), caller, call);
         self.sequence += 1;
         self.pending.insert(self.sequence, pending);

@@ -1,8 +1,12 @@
 //! What goes wrong, and when.
 
 use pombo_engine::core::Event;
+use pombo_kernel::block::{Block, BlockChange};
+use pombo_kernel::breaker::Sign;
+use pombo_kernel::classify::Scope;
+use pombo_kernel::message::QueueName;
 use pombo_kernel::name::ChannelName;
-use pombo_store::{Place, StoreError};
+use pombo_store::{Finding, Place, StoreError, Vitals};
 
 use super::{Happening, World};
 use crate::call::{Answered, Call, Caller};
@@ -10,6 +14,7 @@ use crate::chance::Chance;
 use crate::house::{Fate, House, Lasting};
 use crate::oracle::Checked;
 use crate::plan::{CHANNELS, DESTINATIONS};
+use crate::provider::Outage;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
@@ -21,6 +26,7 @@ pub(super) enum Fault {
     Cancel,
     Hold,
     Lift,
+    Ask,
 }
 
 impl<C: Lasting> World<C> {
@@ -35,12 +41,31 @@ impl<C: Lasting> World<C> {
             (faults.cancel, Fault::Cancel, 8),
             (faults.operator, Fault::Hold, 3),
             (faults.operator, Fault::Lift, 3),
+            (faults.asking, Fault::Ask, 12),
         ];
         for (_, fault, most) in kinds.into_iter().filter(|(present, ..)| *present) {
             for _ in 0..self.dice.between(1, most) {
                 let at = self.dice.below(self.plan.calm_at);
                 self.later(at, Happening::Fault(fault));
             }
+        }
+        if faults.outage {
+            self.plan_outages();
+        }
+    }
+
+    /// Somebody whose messages are about to go is down.
+    fn plan_outages(&mut self) {
+        for _ in 0..self.dice.between(1, 2) {
+            let wish = self.dice.pick(&self.plan.wishes);
+            let Some(queue) = wish.drafts.first().map(|draft| draft.queue.clone()) else { continue };
+            let (from, whole) = (wish.at, self.dice.one_in(3));
+            let destination = (!whole).then_some(queue.destination);
+            let place = Place { channel: queue.channel, destination };
+            let how = *self.dice.pick(&[Outage::Refuses, Outage::Hangs, Outage::Apologises]);
+            let until = from + self.dice.between(5_000, 120_000);
+            self.note(format_args!("{place:?} will be down from {from} to {until} ms: {how:?}"));
+            self.outages.push((place, how, from..until));
         }
     }
 
@@ -80,9 +105,42 @@ impl<C: Lasting> World<C> {
                 self.note(format_args!("an operator lifts {place:?}"));
                 self.call(Caller::Outside, Call::Lift(place), 0);
             }
+            (Fault::Ask, _) => self.ask_provider(),
             (_, None) => {}
         }
         Ok(())
+    }
+
+    /// How the destination of a queue is down at the moment, if it is.
+    pub(super) fn outage(&self, queue: &QueueName) -> Option<Outage> {
+        let here = |place: &Place| {
+            place.channel == queue.channel
+                && place.destination.as_ref().is_none_or(|destination| *destination == queue.destination)
+        };
+        let mut outages = self.outages.iter().filter(|(_, _, when)| when.contains(&self.now));
+        outages.find(|(place, ..)| here(place)).map(|(_, how, _)| *how)
+    }
+
+    /// Somebody asks a provider how it is, and tells the store: mostly the truth.
+    fn ask_provider(&mut self) {
+        let Ok(name) = self.dice.pick(&CHANNELS).parse::<ChannelName>() else { return };
+        let Some(channel) = self.plan.channel(&name) else { return };
+        let (breaker, scope) = (channel.care.breaker, channel.destination.health_scope());
+        let destination = (scope == Scope::Destination).then(|| DESTINATIONS[0].into());
+        let place = Place { channel: name, destination };
+        let down = self.outages.iter().any(|(at, _, when)| when.contains(&self.now) && *at == place);
+        let (block, sign) = match (down, self.dice.below(6)) {
+            (true, _) | (_, 0) => (BlockChange::Renew("no answer".into()), Sign::Ill),
+            (_, 1) => {
+                let hold = Block::hold("logged out".into(), 0, self.clock_now());
+                (BlockChange::Set(scope, hold), Sign::None)
+            }
+            (_, 2 | 3) => (BlockChange::Reached, Sign::Well),
+            _ => (BlockChange::Lift, Sign::Well),
+        };
+        self.note(format_args!("{place:?} is asked how it is: {sign:?}"));
+        let vitals = Vitals { sign, scope, limits: breaker, rate: None };
+        self.call(Caller::Outside, Call::Examine(Finding { place, block, vitals }), 0);
     }
 
     /// The system lets a node do nothing for a while, often past its lease.
@@ -163,7 +221,8 @@ impl<C: Lasting> World<C> {
         };
         let dice = self.dice.fork();
         let mut house = House::open(core, self.clock.clone(), dice)?;
-        self.oracle.follow(&mut house.reader, self.clock_now())?;
+        self.oracle.follow(&mut house.reader)?;
+        self.oracle.restarted();
         self.oracle.compare_all(&mut house.reader)?;
         self.house = Some(house);
         self.note(format_args!("the store opens, at record {}", self.oracle.position()));

@@ -137,11 +137,13 @@ impl<C: Lasting> World<C> {
             Effect::Settle(settlements) => self.call(caller, Call::Settle { settlements, tries: 0 }, 0),
             Effect::Release(keys) => self.call(caller, Call::Release { keys, tries: 0 }, 0),
             Effect::StopClaims => self.call(caller, Call::StopClaims(id), 0),
-            Effect::Send { claimed, timeout } => {
+            Effect::Send { claimed, timeout, .. } => {
                 self.oracle.called(Holder(number), &claimed, now)?;
                 let name = self.oracle.name(claimed.message.id);
                 let script = if self.calm {
                     Script::calm(&mut self.dice)
+                } else if let Some(how) = self.outage(&claimed.message.queue) {
+                    Script::down(how, timeout.millis(), &mut self.dice)
                 } else {
                     Script::roll(self.plan.faults.refusals, timeout.millis(), &mut self.dice)
                 };

@@ -12,8 +12,9 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
 use futures_util::stream;
 use http::{HeaderValue, StatusCode, header};
-use pombo_kernel::message::{Idempotency, StateName};
-use pombo_kernel::request::BadJson;
+use pombo_kernel::message::{Draft, Idempotency, StateName};
+use pombo_kernel::request::{BadJson, Refused};
+use pombo_kernel::setup::Setup;
 use pombo_store::{Accepted, Conflict, Repeat, StoreError};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -24,6 +25,7 @@ use crate::Door;
 use crate::auth::Caller;
 use crate::body::{self, Media};
 use crate::idempotency;
+use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
 use crate::view;
@@ -31,6 +33,8 @@ use crate::view;
 /// Messages, or bytes of them, that are handed to the store together.
 const GROUP_ITEMS: usize = 512;
 const GROUP_BYTES: usize = 1024 * 1024;
+/// A line as long as this is anybody's right.
+const FREE_LINE_BYTES: usize = 1024 * 1024;
 /// Results that wait for a caller who writes before it reads: about a hundred thousand messages.
 const UNREAD_BYTES: usize = 8 * 1024 * 1024;
 /// A store that is overloaded slows a stream down for this long before items of it are refused.
@@ -47,9 +51,9 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
     let batch = Batch { door, caller, key: idempotency::header(&head.headers)? };
     match media {
         Media::Json => {
-            let limit = batch.door.setup().limits.request_bytes;
-            let text = body::whole(&batch.door, &head.headers, body, limit).await?;
-            batch.list(&text).await
+            let limit = batch.door.setup().limits.body_bytes();
+            let held = body::whole(&batch.door, &head.headers, body, limit).await?;
+            batch.list(&held.text).await
         }
         Media::Ndjson => batch.stream(body),
     }
@@ -84,7 +88,7 @@ struct Batch {
 
 impl Batch {
     /// A JSON list, read as a whole: if it is not JSON, nothing of it is stored.
-    async fn list(self, text: &[u8]) -> Result<Response, Problem> {
+    async fn list(&self, text: &[u8]) -> Result<Response, Problem> {
         let limit = self.door.setup().limits.batch_items;
         if text.trim_ascii_start().first() != Some(&b'[') {
             serde_json::from_slice::<serde::de::IgnoredAny>(text).map_err(BadJson::from)?;
@@ -149,11 +153,23 @@ impl Batch {
 
     async fn pump(self, mut body: BodyDataStream, results: Results) {
         let limits = self.door.setup().limits;
-        let mut lines = Lines::new(limits.content_bytes.saturating_mul(2).saturating_add(64 * 1024));
+        let mut lines = Lines::new(limits.message_bytes());
         let mut index = 0;
+        // A long line takes its share of the room that all bodies have together before it is read on.
+        let mut share = None;
         loop {
+            if lines.rest.len() <= FREE_LINE_BYTES {
+                share = None;
+            } else if share.is_none() {
+                let bytes = u32::try_from(lines.limit).unwrap_or(u32::MAX);
+                let room = self.door.0.room.acquire_many(bytes);
+                share =
+                    tokio::time::timeout(self.door.0.patience.stream, room).await.ok().and_then(Result::ok);
+            }
+            let crowded = lines.rest.len() > FREE_LINE_BYTES && share.is_none();
             let piece = tokio::time::timeout(self.door.0.patience.stream, body::piece(&mut body)).await;
             let (last, failure) = match piece {
+                _ if crowded => (true, Some(body::no_room())),
                 Ok(Ok(Some(_))) if self.door.is_closing() => (true, Some(Problem::shutting_down())),
                 Ok(Ok(Some(piece))) => {
                     lines.push(&piece);
@@ -228,7 +244,12 @@ impl Batch {
                 Err(problem) => refused.push(Some(problem.into())),
             }
         }
-        let stored = if drafts.is_empty() { Ok(Vec::new()) } else { self.door.store().accept(drafts).await };
+        let pinned = self.pin(&setup, drafts, &mut refused).await;
+        let stored = match pinned {
+            Ok(drafts) if drafts.is_empty() => Ok(Vec::new()),
+            Ok(drafts) => self.door.store().accept(drafts).await,
+            Err(error) => Err(error),
+        };
         let (stored, failed) = match stored {
             Ok(stored) => (self.states(stored).await, None),
             Err(error) => (Vec::new(), Some(error)),
@@ -240,6 +261,25 @@ impl Batch {
             None => stored.next().unwrap_or_else(|| Outcome::Refused(problem.clone())),
         });
         (outcomes.collect(), failed)
+    }
+
+    /// The drafts whose templates are there; what is wrong with the others goes in their places.
+    async fn pin(
+        &self,
+        setup: &Setup,
+        mut drafts: Vec<Draft>,
+        refused: &mut [Option<Problem>],
+    ) -> Result<Vec<Draft>, StoreError> {
+        let found = pin_templates(self.door.store(), setup, &mut drafts).await?;
+        let drafted = refused.iter_mut().filter(|place| place.is_none());
+        let mut sound = Vec::with_capacity(drafts.len());
+        for ((draft, found), place) in drafts.into_iter().zip(found).zip(drafted) {
+            match found {
+                None => sound.push(draft),
+                Some(problem) => *place = Some(Refused::Problems(vec![problem]).into()),
+            }
+        }
+        Ok(sound)
     }
 
     /// The item's own key, else one made of the request's key and the item's place, so that a whole batch can be

@@ -44,6 +44,38 @@ struct Standing {
     hint: Option<String>,
     since: Option<Time>,
     until: Option<Time>,
+    breaker: BreakerView,
+}
+
+/// The circuit breaker of a channel or destination.
+#[derive(Serialize)]
+struct BreakerView {
+    /// `closed`, `open`, `half_open` (a message may try whether it is back) or `recovering`.
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_probe_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed_probes: Option<u16>,
+}
+
+impl Default for BreakerView {
+    fn default() -> BreakerView {
+        BreakerView { state: "closed", next_probe_at: None, failed_probes: None }
+    }
+}
+
+impl BreakerView {
+    fn of(block: &Block, now: Time) -> BreakerView {
+        match (block.kind, block.gate(now)) {
+            (BlockKind::Breaker, gate) => BreakerView {
+                state: if gate == Gate::Probe { "half_open" } else { "open" },
+                next_probe_at: block.until,
+                failed_probes: Some(block.probes),
+            },
+            (BlockKind::Ramp, Gate::Flow(_)) => BreakerView { state: "recovering", ..BreakerView::default() },
+            _ => BreakerView::default(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -94,6 +126,7 @@ impl Standing {
             None => format!("`pombo channels release {}`", place.channel),
             Some(to) => format!("`pombo channels release {} --destination {to}`", place.channel),
         };
+        let close = release.replace(" release ", " close ");
         let (state, hint) = match block.kind {
             BlockKind::Operator => ("held", format!("an operator held it; {release} lets it go on")),
             BlockKind::Hold => (
@@ -103,6 +136,13 @@ impl Standing {
             BlockKind::Pause => {
                 ("paused", format!("the provider asked for this pause; it ends by itself, or {release}"))
             }
+            BlockKind::Breaker => (
+                "open",
+                format!("one message tries it from time to time and the rest follow, or {close} lets all go"),
+            ),
+            BlockKind::Ramp => {
+                ("recovering", format!("it is back, and is not overrun; {close} lets all go at once"))
+            }
         };
         Standing {
             state,
@@ -110,6 +150,7 @@ impl Standing {
             hint: Some(hint),
             since: Some(block.since),
             until: block.until,
+            breaker: BreakerView::of(block, now),
         }
     }
 }
@@ -165,13 +206,7 @@ pub(crate) async fn hold(call: Call) -> Result<Response, Problem> {
     }
     fields.end()?;
     let place = Place { channel: channel.name.clone(), destination: destination.map(Arc::from) };
-    let block = Block {
-        kind: BlockKind::Operator,
-        reason: reason.unwrap_or_default(),
-        since: door.now(),
-        until: None,
-        probes: 0,
-    };
+    let block = Block::operator(reason.unwrap_or_default(), door.now());
     door.store().block(place, block, caller.actor()).await?;
     tracing::info!(channel = %channel.name, key_id = caller.key_id, "held by an operator");
     standing(&door, &channel).await
@@ -187,6 +222,50 @@ pub(crate) async fn release(call: Call) -> Result<Response, Problem> {
     let place = Place { channel: channel.name.clone(), destination: destination.map(Arc::from) };
     let lifted = door.store().unblock(place, caller.actor()).await?;
     tracing::info!(channel = %channel.name, key_id = caller.key_id, lifted, "released by an operator");
+    standing(&door, &channel).await
+}
+
+/// Opens the breaker of a channel or of one destination, as if it were down: its messages wait, and one of them tries
+/// it after a while.
+pub(crate) async fn open(call: Call) -> Result<Response, Problem> {
+    let channel = own_channel(&call)?;
+    let Call { door, caller, head, body, .. } = call;
+    let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
+    let reason = fields.line("reason", 500);
+    let destination = fields.line("destination", 256);
+    let length = fields.line("for", 32);
+    let length = length.map(|text| text.parse::<Span>());
+    if matches!(length, Some(Err(_)) | Some(Ok(Span::ZERO))) {
+        fields.wrong("for", "is not a length of time", "write for example \"30m\", or leave it out");
+    }
+    fields.end()?;
+    let place = Place { channel: channel.name.clone(), destination: destination.map(Arc::from) };
+    let now = door.now();
+    let reason = reason.unwrap_or_else(|| "opened by an operator".to_owned());
+    let block = Block::breaker(reason, &channel.care.breaker, now);
+    let until = length.and_then(Result::ok).map_or(block.until, |length| Some(now + length));
+    door.store().block(place, Block { until, ..block }, caller.actor()).await?;
+    tracing::info!(channel = %channel.name, key_id = caller.key_id, "breaker opened by an operator");
+    standing(&door, &channel).await
+}
+
+/// Closes the breaker of one destination, or every breaker of the channel: all that waits goes at once.
+pub(crate) async fn close(call: Call) -> Result<Response, Problem> {
+    let channel = own_channel(&call)?;
+    let Call { door, caller, head, body, .. } = call;
+    let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
+    let destination = fields.line("destination", 256);
+    fields.end()?;
+    let blocks = door.store().blocks().await?;
+    let meant = blocks.into_iter().filter(|(place, block)| {
+        let here = destination.is_none() || place.destination.as_deref() == destination.as_deref();
+        place.channel == channel.name && here && matches!(block.kind, BlockKind::Breaker | BlockKind::Ramp)
+    });
+    let mut closed = 0;
+    for (place, _) in meant {
+        closed += usize::from(door.store().unblock(place, caller.actor()).await?);
+    }
+    tracing::info!(channel = %channel.name, key_id = caller.key_id, closed, "breakers closed by an operator");
     standing(&door, &channel).await
 }
 

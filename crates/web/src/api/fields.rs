@@ -55,12 +55,9 @@ impl Fields {
         Some(text)
     }
 
-    pub(crate) fn number(&mut self, field: &'static str) -> Option<u16> {
-        let number = self.take(field)?.as_u64().and_then(|number| u16::try_from(number).ok());
-        if number.is_none() {
-            self.wrong(field, "is not a whole number", "write a code such as 429");
-        }
-        number
+    /// A value of any form, if it is there and not null.
+    pub(crate) fn value(&mut self, field: &'static str) -> Option<Value> {
+        self.take(field)
     }
 
     fn take(&mut self, field: &'static str) -> Option<Value> {

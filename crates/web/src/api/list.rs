@@ -3,6 +3,7 @@
 use axum::extract::Query;
 use axum::response::Response;
 use http::{StatusCode, Uri};
+use pombo_kernel::delivery::Delivery;
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::StateName;
 use pombo_store::Filter;
@@ -65,6 +66,7 @@ impl Ask {
                 "recipient" => short(value).map(|recipient| filter.recipient = Some(recipient)),
                 "reference" => short(value).map(|reference| filter.reference = Some(reference)),
                 "category" => short(value).map(|category| filter.category = Some(category)),
+                "delivery" => delivery(&value).map(|delivery| filter.delivery = Some(delivery)),
                 "since" => parsed(&value).map(|since| filter.since = Some(since)),
                 "until" => parsed(&value).map(|until| filter.until = Some(until)),
                 "limit" => limit(&value).map(|limit| ask.limit = limit),
@@ -87,7 +89,7 @@ impl Ask {
 }
 
 const FILTERS: &str = "there are state, channel, lane, type, template, campaign, recipient, reference, category, \
-                       since, until, and limit and cursor";
+                       delivery, since, until, and limit and cursor";
 
 /// A reason and a hint.
 type Wrong = (String, String);
@@ -107,6 +109,14 @@ fn state(text: &str) -> Result<StateName, Wrong> {
     found.ok_or_else(|| {
         let names: Vec<_> = StateName::ALL.iter().map(|state| state.as_str()).collect();
         ("is not a state".to_owned(), format!("one of {}", names.join(", ")))
+    })
+}
+
+fn delivery(text: &str) -> Result<Delivery, Wrong> {
+    let found = Delivery::ALL.iter().copied().find(|delivery| delivery.as_str() == text);
+    found.ok_or_else(|| {
+        let names: Vec<_> = Delivery::ALL.iter().map(|delivery| delivery.as_str()).collect();
+        ("is nothing that providers report".to_owned(), format!("one of {}", names.join(", ")))
     })
 }
 

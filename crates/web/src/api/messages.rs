@@ -4,8 +4,10 @@ use axum::response::Response;
 use http::{HeaderValue, StatusCode};
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::StateName;
+use pombo_kernel::request::Refused;
 use pombo_store::{Cancelled, Conflict, Repeat};
 
+use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
 use crate::view::Unborn;
@@ -20,9 +22,10 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
         return Err(Problem::shutting_down());
     }
     let setup = door.setup();
-    let text = body::json(&door, &head.headers, body, setup.limits.request_bytes).await?;
+    let held = body::held_json(&door, &head.headers, body, setup.limits.body_bytes()).await?;
+    let text = &held.text;
     let key = idempotency::header(&head.headers)?;
-    let drafted = setup.draft_json(&text, &caller.tenant, door.now())?;
+    let drafted = setup.draft_json(text, &caller.tenant, door.now())?;
     let mut draft = drafted.draft;
     draft.idempotency = match (key, drafted.idempotency_key) {
         (Some(header), Some(field)) if header != field => {
@@ -32,9 +35,13 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
                 "give it in one place",
             ));
         }
-        (Some(key), _) | (None, Some(key)) => Some(idempotency::of(key, &text)),
+        (Some(key), _) | (None, Some(key)) => Some(idempotency::of(key, text)),
         (None, None) => None,
     };
+    let found = pin_templates(door.store(), &setup, std::slice::from_mut(&mut draft)).await?;
+    if let Some(problem) = found.into_iter().next().flatten() {
+        return Err(Refused::Problems(vec![problem]).into());
+    }
     let unborn = Unborn::of(&draft, &setup);
     let accepted = door.store().accept(vec![draft]).await?.pop().ok_or_else(Problem::internal)?;
     match accepted {

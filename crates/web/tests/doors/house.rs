@@ -8,22 +8,25 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
+use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::classify::Rules;
+use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
-use pombo_kernel::name::Tenant;
+use pombo_kernel::name::{ChannelName, TemplateName, Tenant};
 use pombo_kernel::policy::{Policy, Profile};
-use pombo_kernel::setup::{ChannelSetup, LaneSetup, Limits, Setup};
+use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
+use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::memory::Memory;
 use pombo_store::shell::Shell;
 use pombo_store::{
-    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, NodeId, Page, Place, Settled,
-    Settlement, Store, StoreError, Story, Tally, audit,
+    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Place, Put,
+    Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion, audit,
 };
 use pombo_web::{Door, Patience, Role, digest, router};
 use serde_json::{Value, json};
@@ -108,6 +111,9 @@ impl Store for Moody {
     fn release(&self, claims: Vec<ClaimKey>) -> Answer<'_, Vec<Settled>> {
         self.or(|store| store.release(claims))
     }
+    fn report(&self, channel: ChannelName, reports: Vec<Report>) -> Answer<'_, Vec<Reported>> {
+        self.or(|store| store.report(channel, reports))
+    }
     fn cancel(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Cancelled> {
         self.or(|store| store.cancel(tenant, id, by))
     }
@@ -117,8 +123,48 @@ impl Store for Moody {
     fn unblock(&self, place: Place, by: Actor) -> Answer<'_, bool> {
         self.or(|store| store.unblock(place, by))
     }
+    fn examine(&self, finding: Finding) -> Answer<'_, ()> {
+        self.or(|store| store.examine(finding))
+    }
     fn blocks(&self) -> Answer<'_, Vec<(Place, Block)>> {
         self.or(|store| store.blocks())
+    }
+    fn put_template(
+        &self,
+        tenant: Tenant,
+        name: TemplateName,
+        template: Template,
+        by: Actor,
+    ) -> Answer<'_, Put> {
+        self.or(|store| store.put_template(tenant, name, template, by))
+    }
+    fn template(
+        &self,
+        tenant: Tenant,
+        name: TemplateName,
+        version: Option<u32>,
+    ) -> Answer<'_, Option<TemplateVersion>> {
+        self.or(|store| store.template(tenant, name, version))
+    }
+    fn templates(
+        &self,
+        tenant: Tenant,
+        after: Option<TemplateName>,
+        limit: usize,
+    ) -> Answer<'_, Vec<TemplateVersion>> {
+        self.or(|store| store.templates(tenant, after, limit))
+    }
+    fn template_versions(
+        &self,
+        tenant: Tenant,
+        name: TemplateName,
+        before: Option<u32>,
+        limit: usize,
+    ) -> Answer<'_, Vec<TemplateVersion>> {
+        self.or(|store| store.template_versions(tenant, name, before, limit))
+    }
+    fn blob(&self, digest: Digest) -> Answer<'_, Option<Arc<[u8]>>> {
+        self.or(|store| store.blob(digest))
     }
     fn story(&self, tenant: Tenant, id: MessageId) -> Answer<'_, Option<Story>> {
         self.or(|store| store.story(tenant, id))
@@ -174,9 +220,14 @@ pub(crate) fn setup() -> Setup {
             policy: Policy::built_in(policy, Profile::Production).unwrap(),
             rules: Rules::for_kind(kind, &[]).unwrap(),
             on_unknown_outcome: OnUnknownOutcome::Resend,
-            destination: name.into(),
+            destination: match kind {
+                ChannelKind::Webhook => Destination::Host,
+                _ => Destination::Fixed(name.into()),
+            },
             attempt_timeout: Span::from_secs(30),
             unready: unready.map(str::to_owned),
+            receipts: None,
+            care: Care::default(),
         };
         (channel.name.clone(), Arc::new(channel))
     };
@@ -190,7 +241,12 @@ pub(crate) fn setup() -> Setup {
         .into(),
         lanes: ["default", "bulk"].map(|name| (name.parse().unwrap(), LaneSetup { workers: 4 })).into(),
         routes: Vec::new(),
-        limits: Limits { content_bytes: 4_096, request_bytes: 65_536, batch_items: 200 },
+        limits: Limits {
+            content_bytes: 4_096,
+            attachment_bytes: 30_000,
+            request_bytes: 65_536,
+            batch_items: 200,
+        },
     }
 }
 
@@ -267,6 +323,14 @@ impl House {
             .header("authorization", "Bearer key-producer")
             .header("content-type", "application/x-ndjson");
         self.send(request.body(body.into()).unwrap()).await
+    }
+
+    /// Puts a template and answers its version.
+    pub(crate) async fn put_template(&self, name: &str, template: &Value) -> u64 {
+        let reply =
+            self.call_as("operator", "PUT", &format!("/v1/templates/{name}"), template.to_string()).await;
+        assert!(reply.status.is_success(), "{}", reply.text);
+        reply.json()["version"].as_u64().unwrap()
     }
 
     /// Creates a message and answers its id.

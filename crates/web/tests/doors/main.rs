@@ -9,4 +9,6 @@ mod keys;
 mod messages;
 mod operate;
 mod problems;
+mod receipts;
 mod server;
+mod templates;

@@ -14,7 +14,7 @@ use crate::house::{House, NOW, message, request, setup};
 
 const FIELDS: &str = "channel to type template payload content lane priority send_at expires_after reference user_id \
                       ordering_key metadata id state failure_reason attempt_count max_attempts next_attempt_at \
-                      last_error provider_id delivery created_at updated_at finished_at campaign attempts";
+                      last_error provider_id delivery delivery_at delivery_detail created_at updated_at finished_at campaign attempts";
 
 fn fields(document: &Value) -> BTreeSet<&str> {
     document.as_object().unwrap().keys().map(String::as_str).collect()
@@ -76,7 +76,11 @@ async fn attempts_and_the_end_are_told() {
     let id = house.created(&json!({"channel": "null", "to": "x", "content": {}})).await;
     let node = NodeId(1);
     house.store.heartbeat(node, NOW + Span::from_hours(1)).await.unwrap();
-    let claimed = house.store.claim(Ask { node, lane: "default".parse().unwrap(), max: 1 }).await.unwrap();
+    let claimed = house
+        .store
+        .claim(Ask { node, lane: "default".parse().unwrap(), max: 1, rates: Default::default() })
+        .await
+        .unwrap();
     assert_eq!(house.get(&format!("/v1/messages/{id}")).await.json()["state"], "sending");
     let reply = house.call("POST", &format!("/v1/messages/{id}/cancel"), Body::empty()).await;
     assert_eq!((reply.code().as_str(), &reply.json()["state"]), ("NOT_CANCELLABLE", &json!("sending")));
@@ -108,6 +112,8 @@ async fn attempts_and_the_end_are_told() {
         next: pombo_kernel::lifecycle::Next::Failed(FailureReason::PermanentError),
         progress,
         block: Default::default(),
+        vitals: Default::default(),
+        reported: true,
     };
     house.store.settle(vec![settlement]).await.unwrap();
     let read = house.get(&format!("/v1/messages/{id}")).await.json();

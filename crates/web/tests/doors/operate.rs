@@ -105,6 +105,15 @@ async fn an_error_can_be_classified_without_sending() {
     assert_eq!(timeout["verdict"], "transient");
     let mailbox = meaning(json!({"kind": "smtp", "status": 550, "enhanced": "5.1.1", "stage": "rcpt"})).await;
     assert_eq!(mailbox["verdict"], "permanent");
+    let reply = "550-5.1.1 no such\r\n550 5.1.1 user";
+    let nobody = meaning(json!({"kind": "smtp", "reply": reply})).await;
+    assert_eq!((&nobody["category"], &nobody["code"]), (&json!("invalid_recipient"), &json!("550 5.1.1")));
+    let headers = json!({"Retry-After": "120"});
+    let later = meaning(json!({"channel": "crm", "kind": "http", "status": 429, "headers": headers})).await;
+    assert_eq!((&later["verdict"], &later["hint_seconds"]), (&json!("transient"), &json!(120)));
+    let body = json!({"name": "daily_quota_exceeded", "message": "enough"});
+    let quota = meaning(json!({"kind": "resend", "status": 429, "body": body})).await;
+    assert_eq!(quota["category"], "daily_quota");
     let unknown = meaning(json!({"kind": "webhook", "error": "the pigeon got lost"})).await;
     assert_eq!((&unknown["verdict"], &unknown["rule"]), (&json!("unknown_transient"), &Value::Null));
 }
@@ -123,6 +132,11 @@ async fn a_classification_names_what_is_wrong_with_the_question() {
         (json!({"kind": "smtp", "status": 1, "stage": "curtain"}), "stage"),
         (json!({"kind": "smtp", "status": 1, "fault": "dns"}), "fault"),
         (json!({"kind": "smtp", "status": 1, "colour": 1}), "colour"),
+        (json!({"kind": "smtp", "channel": "crm", "status": 1}), "kind"),
+        (json!({"kind": "pigeon", "channel": "crm", "status": 1}), "kind"),
+        (json!({"kind": 1, "status": 1}), "kind"),
+        (json!({"kind": "webhook", "reply": "550 no"}), "reply"),
+        (json!({"kind": "webhook", "status": 1, "headers": []}), "headers"),
     ] {
         house.post("/v1/classifications", &body).await.refused("INVALID_FIELD", field);
     }

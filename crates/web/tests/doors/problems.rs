@@ -73,9 +73,9 @@ async fn several_problems_are_told_at_once() {
 #[tokio::test]
 async fn too_large_a_body_is_refused_whether_or_not_it_says_so_beforehand() {
     let house = House::new().await;
-    let large = json!({"a": "x".repeat(70_000)}).to_string();
+    let large = json!({"a": "x".repeat(120_000)}).to_string();
     assert_eq!(house.call("POST", "/v1/messages", large.clone()).await.code(), "BODY_TOO_LARGE");
-    for chunk in [100_000, 10_000] {
+    for chunk in [200_000, 10_000] {
         let pieces: Vec<Result<Bytes, std::io::Error>> =
             large.as_bytes().chunks(chunk).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let reply = house.call("POST", "/v1/messages", Body::from_stream(stream::iter(pieces))).await;
@@ -195,7 +195,7 @@ async fn every_code_can_be_met() {
         ("/v1/messages", message(&json!({"content": null, "template": "x"}))),
         ("/v1/messages", message(&json!({"content": {"xml": "<a/>"}}))),
         ("/v1/messages", message(&json!({"send_at": "2001-01-01T00:00:00Z"}))),
-        ("/v1/messages", json!("x".repeat(70_000))),
+        ("/v1/messages", json!("x".repeat(120_000))),
         ("/v1/messages/batch", json!(many)),
         (&cancel, json!({})),
         (&cancel, json!({})),
@@ -208,6 +208,7 @@ async fn every_code_can_be_met() {
     met.insert(house.call("POST", "/v1/messages", "{").await.code());
     met.insert(house.get("/v1/messages?cursor=x").await.code());
     met.insert(house.get("/nowhere").await.code());
+    met.insert(house.call("PUT", "/v1/templates/x", "{}").await.code());
     met.insert(house.call("PUT", "/v1/stats", Body::empty()).await.code());
     met.insert(house.call_as("nobody", "GET", "/v1/stats", Body::empty()).await.code());
     met.insert(house.call_as("viewer", "POST", "/v1/messages", "{}").await.code());

@@ -1,0 +1,158 @@
+//! What a channel gets to see: a template filled in, attachments put back.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pombo_kernel::attachment::{self, Digest};
+use pombo_kernel::content;
+use pombo_kernel::kind::ChannelKind;
+use pombo_kernel::message::{Json, Message};
+use pombo_kernel::name::{TemplateName, Tenant};
+use pombo_kernel::reply::{Fault, FaultKind};
+use pombo_kernel::template::Compiled;
+use pombo_store::{Store, StoreError};
+use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Versions that are kept ready; when there are more, all are read anew.
+const KEPT: usize = 1_024;
+/// Attachments that are in memory at once, in KiB, before they are written as base64. Whoever finds no room waits.
+const ROOM_KIB: u32 = 64 * 1024;
+
+/// Where messages are made ready, with the templates that were used lately at hand.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    templates: Mutex<HashMap<Edition, Arc<Compiled>>>,
+    room: Semaphore,
+}
+
+/// One version of one template. It never changes, so that what was read once can be kept.
+type Edition = (Tenant, TemplateName, u32);
+
+impl Default for Bench {
+    fn default() -> Bench {
+        Bench { templates: Mutex::default(), room: Semaphore::new(ROOM_KIB as usize) }
+    }
+}
+
+/// Content as the channel takes it, and the room that it occupies.
+pub(crate) struct Prepared<'a> {
+    pub(crate) content: String,
+    _room: Option<SemaphorePermit<'a>>,
+}
+
+/// Why there is nothing to send.
+pub(crate) enum Unprepared {
+    /// The message itself is at fault: there is no use in trying again.
+    Fault(Fault),
+    /// The store could not be asked for now.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Unprepared {
+    fn from(error: StoreError) -> Unprepared {
+        Unprepared::Store(error)
+    }
+}
+
+fn fault(kind: FaultKind, text: String) -> Unprepared {
+    Unprepared::Fault(Fault { kind, text })
+}
+
+impl Bench {
+    pub(crate) async fn prepare(
+        &self,
+        store: &dyn Store,
+        message: &Message,
+        kind: ChannelKind,
+    ) -> Result<Prepared<'_>, Unprepared> {
+        if let Some(template) = &message.body.template {
+            let content = self.render(store, message, template, kind).await?;
+            return Ok(Prepared { content: content.to_string(), _room: None });
+        }
+        let Some(content) = &message.body.content else {
+            return Ok(Prepared { content: "null".to_owned(), _room: None });
+        };
+        self.put_back(store, content, kind).await
+    }
+
+    async fn render(
+        &self,
+        store: &dyn Store,
+        message: &Message,
+        template: &str,
+        kind: ChannelKind,
+    ) -> Result<Value, Unprepared> {
+        let version = message.body.template_version;
+        let named = match version {
+            Some(version) => format!("template `{template}` version {version}"),
+            None => format!("template `{template}`"),
+        };
+        let failed = |what: String| fault(FaultKind::Template, format!("{named}: {what}"));
+        let name: TemplateName = template.parse().map_err(|_| failed("there is no such template".into()))?;
+        let edition = version.map(|version| (message.queue.tenant.clone(), name.clone(), version));
+        let kept = edition.as_ref().and_then(|edition| self.templates().get(edition).cloned());
+        let compiled = match kept {
+            Some(compiled) => compiled,
+            None => {
+                let stored = store.template(message.queue.tenant.clone(), name, version).await?;
+                let stored = stored.ok_or_else(|| failed("there is no such template".into()))?;
+                let compiled = Compiled::new(stored.template).map_err(|problems| {
+                    let first = problems.first().map(ToString::to_string);
+                    failed(first.unwrap_or_default())
+                })?;
+                let compiled = Arc::new(compiled);
+                if let Some(edition) = edition {
+                    let mut templates = self.templates();
+                    if templates.len() >= KEPT {
+                        templates.clear();
+                    }
+                    templates.insert(edition, compiled.clone());
+                }
+                compiled
+            }
+        };
+        let payload = match &message.body.payload {
+            Some(payload) => serde_json::from_str(payload.text()).unwrap_or_default(),
+            None => Value::Object(serde_json::Map::new()),
+        };
+        let content = compiled.render(kind, &payload).map_err(|error| failed(error.to_string()))?;
+        content::check(kind, &message.body.to, &content).map_err(|problems| {
+            let listed: Vec<String> =
+                problems.iter().map(|it| format!("{} {}", it.field, it.reason)).collect();
+            fault(FaultKind::BadContent, format!("{named}: {}", listed.join("; ")))
+        })?;
+        Ok(content)
+    }
+
+    async fn put_back(
+        &self,
+        store: &dyn Store,
+        content: &Json,
+        kind: ChannelKind,
+    ) -> Result<Prepared<'_>, Unprepared> {
+        let as_it_is = || Prepared { content: content.text().to_owned(), _room: None };
+        if attachment::field(kind).is_none() || !content.text().contains("\"blob\"") {
+            return Ok(as_it_is());
+        }
+        let Ok(mut value) = serde_json::from_str::<Value>(content.text()) else { return Ok(as_it_is()) };
+        let wanted = attachment::references(kind, &mut value);
+        let bytes: usize = wanted.iter().map(|(_, size)| size).sum();
+        let share = u32::try_from(bytes / 1024 + 1).unwrap_or(ROOM_KIB).min(ROOM_KIB);
+        let room = self.room.acquire_many(share).await.map_err(|_| StoreError::Closed)?;
+        let mut found: HashMap<Digest, Arc<[u8]>> = HashMap::new();
+        for (digest, _) in wanted {
+            if let Some(bytes) = store.blob(digest).await? {
+                found.insert(digest, bytes);
+            }
+        }
+        attachment::put_back(kind, &mut value, |digest| found.get(&digest).cloned()).map_err(|digest| {
+            fault(FaultKind::BadContent, format!("the attachment {digest} is no longer stored"))
+        })?;
+        Ok(Prepared { content: value.to_string(), _room: Some(room) })
+    }
+
+    fn templates(&self) -> MutexGuard<'_, HashMap<Edition, Arc<Compiled>>> {
+        self.templates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
