@@ -15,6 +15,7 @@ mod policy;
 mod sandbox;
 mod send;
 mod serve;
+mod templates;
 pub(crate) mod trouble;
 
 use std::path::PathBuf;
@@ -117,6 +118,9 @@ enum Command {
     /// List, hold and release channels
     #[command(subcommand)]
     Channels(channels::Verb),
+    /// List, show, put and render templates
+    #[command(subcommand)]
+    Templates(templates::Verb),
     /// Show retry policies and preview their schedules
     #[command(subcommand)]
     Policy(policy::Verb),
@@ -161,6 +165,7 @@ fn perform(cli: Cli) -> Result<(), Trouble> {
         Command::Send(args) => wait_for(send::run(*args, shared)),
         Command::Messages(verb) => wait_for(messages::run(verb, shared)),
         Command::Channels(verb) => wait_for(channels::run(verb, shared)),
+        Command::Templates(verb) => wait_for(templates::run(verb, shared)),
         Command::Policy(verb) => policy::run(verb, shared),
         Command::Classify(args) => classify::run(args, shared),
         Command::Config(verb) => config::run(verb, shared),

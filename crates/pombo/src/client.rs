@@ -89,6 +89,10 @@ pub struct Message {
     pub next_attempt_at: Option<Time>,
     pub last_error: Option<LastError>,
     pub provider_id: Option<String>,
+    /// What the provider reported later: delivered, read, bounced, …
+    pub delivery: Option<String>,
+    pub delivery_at: Option<Time>,
+    pub delivery_detail: Option<String>,
     pub created_at: Option<Time>,
     pub updated_at: Option<Time>,
     pub finished_at: Option<Time>,
@@ -194,6 +198,11 @@ impl Client {
 
     pub async fn post(&self, path: &str, payload: Payload) -> Result<serde_json::Value, ClientError> {
         let answer = self.call(Method::POST, path, payload).await?;
+        self.parsed(&answer)
+    }
+
+    pub async fn put(&self, path: &str, payload: Payload) -> Result<serde_json::Value, ClientError> {
+        let answer = self.call(Method::PUT, path, payload).await?;
         self.parsed(&answer)
     }
 

@@ -151,7 +151,10 @@ const ROUTES: [(&str, &str); 2] = [("send_bulk_messages", "bulk"), ("execute_sid
 pub struct Limits {
     /// Largest content or payload of one message, in bytes, for example 262144.
     pub content_bytes: usize,
-    /// Largest request body, in bytes; a stream of lines is not bound by it.
+    /// Largest attachments of one message together, in bytes, for example 26214400.
+    pub attachment_bytes: usize,
+    /// Largest request body, in bytes, unless one message with its attachments needs more; a stream of lines is not
+    /// bound by it.
     pub request_bytes: usize,
     /// Most messages in one JSON array.
     pub batch_items: usize,
@@ -159,8 +162,9 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        let setup::Limits { content_bytes, request_bytes, batch_items } = setup::Limits::default();
-        Limits { content_bytes, request_bytes, batch_items }
+        let setup::Limits { content_bytes, attachment_bytes, request_bytes, batch_items } =
+            setup::Limits::default();
+        Limits { content_bytes, attachment_bytes, request_bytes, batch_items }
     }
 }
 
@@ -274,21 +278,23 @@ impl Config {
                 policy: effective(channel, &self.policies).expect("policies were checked"),
                 rules: Rules::for_kind(channel.kind(), &channel.rules).expect("rules were checked"),
                 on_unknown_outcome: channel.common.on_unknown_outcome,
-                destination: channel.destination().into(),
+                destination: channel.destination(),
                 attempt_timeout: channel.common.attempt_timeout,
                 unready: channel.unready(),
+                receipts: channel.receipts(),
+                care: channel.care(),
             };
             (name.clone(), Arc::new(setup))
         });
         let lanes =
             self.lanes.iter().map(|(name, lane)| (name.clone(), LaneSetup { workers: lane.workers.get() }));
         let routes = self.routes.iter().cloned().map(|Route { kind, lane }| setup::Route { kind, lane });
-        let Limits { content_bytes, request_bytes, batch_items } = self.limits;
+        let Limits { content_bytes, attachment_bytes, request_bytes, batch_items } = self.limits;
         Setup {
             channels: channels.collect(),
             lanes: lanes.collect(),
             routes: routes.collect(),
-            limits: setup::Limits { content_bytes, request_bytes, batch_items },
+            limits: setup::Limits { content_bytes, attachment_bytes, request_bytes, batch_items },
         }
     }
 
@@ -519,6 +525,9 @@ fn check_channel_policies(
     }
 }
 
+/// Attachments beyond this would not fit in the room that all requests share.
+const ATTACHMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 fn read_limits(reading: &mut Reading, value: Option<Value>) -> Limits {
     let table = value.and_then(|value| reading.table("limits", value)).unwrap_or_default();
     let limits: Limits = reading.section("limits", table);
@@ -528,6 +537,12 @@ fn read_limits(reading: &mut Reading, value: Option<Value>) -> Limits {
         }
     };
     check(limits.content_bytes == 0, "content_bytes", "nothing would fit", "for example 262144");
+    check(
+        limits.attachment_bytes > ATTACHMENT_BYTES_MAX,
+        "attachment_bytes",
+        "more than 67108864, which is as much as is held in memory for one message",
+        "send links to files that are larger",
+    );
     check(limits.batch_items == 0, "batch_items", "nothing would fit", "for example 10000");
     check(
         limits.request_bytes < limits.content_bytes,

@@ -10,13 +10,15 @@ use std::time::Duration;
 use pombo_channels::Channel;
 use pombo_engine::Engine;
 use pombo_kernel::classify::Rule;
+use pombo_kernel::content;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::message::{Actor, StateName};
-use pombo_kernel::name::{LaneName, PolicyName, Tenant};
+use pombo_kernel::name::{BadName, LaneName, PolicyName, TemplateName, Tenant};
 use pombo_kernel::policy::Overrides;
 use pombo_kernel::request::{self, Request};
 use pombo_kernel::setup::Setup;
+use pombo_kernel::template::{Compiled, Template};
 use pombo_kernel::time::{Clock as _, Span};
 use pombo_store::{Cancelled, Store, StoreError, Story};
 
@@ -190,6 +192,18 @@ pub enum SendError {
     Store(#[from] StoreError),
 }
 
+/// Why a template was not put.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TemplateError {
+    /// It cannot be used: the problems, by part.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Refused(Vec<content::Problem>),
+    /// The store did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 fn listed(problems: &[request::Problem]) -> String {
     let one = |it: &request::Problem| format!("{}: {} (hint: {})", it.field, it.reason, it.hint);
     problems.iter().map(one).collect::<Vec<_>>().join("; ")
@@ -258,11 +272,32 @@ impl Pombo {
         let mut draft =
             self.setup.draft(request, &Tenant::default(), self.clock.now()).map_err(SendError::Refused)?;
         draft.idempotency = idempotency;
+        let found =
+            pombo_web::pin_templates(&*self.store, &self.setup, std::slice::from_mut(&mut draft)).await?;
+        let problems: Vec<_> = found.into_iter().flatten().collect();
+        if !problems.is_empty() {
+            return Err(SendError::Refused(problems));
+        }
         let accepted = self.store.accept(vec![draft]).await?.pop();
         match accepted.ok_or(StoreError::Closed)? {
             Ok(accepted) => Ok(accepted.id),
             Err(conflict) => Err(SendError::Conflict(conflict.first)),
         }
+    }
+
+    /// Puts a template that messages can name, and answers its version. The latest version again is no new one, and
+    /// a message keeps the version that was the latest when it was accepted.
+    pub async fn put_template(&self, name: &str, template: Template) -> Result<u32, TemplateError> {
+        let name: TemplateName = name.parse().map_err(|bad: BadName| {
+            TemplateError::Refused(vec![content::Problem {
+                field: "name".into(),
+                reason: "is not a name for a template".into(),
+                hint: bad.to_string(),
+            }])
+        })?;
+        Compiled::new(template.clone()).map_err(TemplateError::Refused)?;
+        let by = Actor("library".to_owned());
+        Ok(self.store.put_template(Tenant::default(), name, template, by).await?.stored.version)
     }
 
     /// A message as it stands, with every attempt so far; none if there is no such message.
@@ -344,7 +379,8 @@ fn own(channel: Arc<dyn Channel>, handling: Handling, name: &str) -> Result<conf
         Problems(vec![Problem::new(format!("channels.{name}.policy"), "not a name", bad.to_string())])
     })?;
     let common = Common { policy, on_unknown_outcome, attempt_timeout, ..Common::default() };
-    Ok(config::Channel { common, retry, rules, settings: Settings::Own(channel) })
+    let breaker = Default::default();
+    Ok(config::Channel { common, retry, rules, breaker, settings: Settings::Own(channel) })
 }
 
 fn chosen(lanes: &[String], config: &Config) -> Result<Vec<LaneName>, Problems> {

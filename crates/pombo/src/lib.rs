@@ -68,9 +68,12 @@ mod embed;
 pub mod log;
 #[doc(hidden)]
 pub mod node;
+mod providers;
+#[doc(hidden)]
+pub mod templates;
 
 pub use self::config::{Problem as OptionsProblem, Problems as OptionsProblems};
-pub use self::embed::{Door, Handling, Options, OwnChannel, Pombo, SendError, StartError};
+pub use self::embed::{Door, Handling, Options, OwnChannel, Pombo, SendError, StartError, TemplateError};
 
 // What is sent, and what became of it.
 #[doc(inline)]
@@ -79,6 +82,7 @@ pub use pombo_kernel::{
     message::{Attempt, AttemptFailure, AttemptOutcome, FailureReason, Json, State, StateName},
     policy::Overrides,
     request::{Problem, Request},
+    template::Template,
     time::{Span, Time},
 };
 #[doc(inline)]

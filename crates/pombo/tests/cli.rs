@@ -108,6 +108,9 @@ fn help_and_version_exit_with_0_and_help_has_examples() {
         &["classify", "--help"],
         &["messages", "import", "--help"],
         &["policy", "preview", "--help"],
+        &["templates", "put", "--help"],
+        &["templates", "show", "--help"],
+        &["templates", "render", "--help"],
         &["config", "check", "--help"],
     ] {
         assert!(plain(args).out.contains("Example"), "{args:?} has no example");
@@ -143,6 +146,64 @@ fn classify_reads_a_file_and_sums_up() {
     let said = run(folder.path(), &["classify", "webhook", "--file", "errors", "--json"]);
     assert_eq!(lines(&said.out).len(), 4);
     assert_eq!(run(folder.path(), &["classify", "webhook", "--file", "none"]).code, 1);
+}
+
+/// What a script does: an answer on standard input, a document back.
+fn asked(kind: &str, input: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = pombo(folder.path())
+        .args(["classify", kind])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let said = child.wait_with_output().unwrap();
+    serde_json::from_slice(&said.stdout).unwrap_or_else(|_| panic!("{input}: {said:?}"))
+}
+
+#[test] // REQ CF-1, CF-8
+fn classify_reads_an_answer_from_standard_input_and_answers_in_json() {
+    let check = |kind: &str, input: &str, verdict: &str, category: &str, code: &str, wait: Value| {
+        let said = asked(kind, input);
+        let seen = (&said["verdict"], &said["category"], &said["code"], &said["hint_seconds"]);
+        assert_eq!(seen, (&verdict.into(), &category.into(), &code.into(), &wait), "{input}: {said}");
+        assert!(said["rule"].is_string(), "{said}");
+    };
+    let reply = r#"{"reply": "550-5.1.1 no such\r\n550 5.1.1 user", "stage": "rcpt"}"#;
+    check("smtp", reply, "permanent", "invalid_recipient", "550 5.1.1", Value::Null);
+    let reply = r#"{"reply": "451 4.7.1 Greylisted, try again in 120 seconds"}"#;
+    check("smtp", reply, "transient", "greylisted", "451 4.7.1", 120.into());
+    let busy = r#"{"status": 429, "headers": {"RETRY-AFTER": ["7"]}, "body": "slow down"}"#;
+    check("http", busy, "transient", "rate_limited", "429", 7.into());
+    let absent = r#"{"status": 400, "body": {"response": {"message": [{"exists": false}]}}}"#;
+    check("evolution", absent, "permanent", "invalid_recipient", "400", Value::Null);
+    let glosa = r#"{"status": 200, "body": "<codigoGlosa>1412</codigoGlosa>"}"#;
+    check("tiss", glosa, "transient", "authorizer_unavailable", "200 1412", Value::Null);
+    let said = asked("tiss", r#"{"error": "TIMEOUT"}"#);
+    assert_eq!((&said["verdict"], &said["code"]), (&"transient".into(), &Value::Null));
+}
+
+#[test] // REQ CF-1
+fn classify_scores_a_file_against_what_its_lines_expect() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = [
+        r#"{"reply": "550 5.1.1 unknown user", "expect": "permanent"}"#,
+        r#"{"reply": "451 later", "expect": {"verdict": "transient", "category": "greylisted"}}"#,
+        "421 busy",
+        r#"{"reply": 1}"#,
+        "{nonsense",
+    ];
+    std::fs::write(folder.path().join("errors"), lines.join("\n")).unwrap();
+    let said = run(folder.path(), &["classify", "smtp", "--file", "errors"]);
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(said.out.ends_with("2 lines that cannot be read\n1 of 2 as expected, 50.0 %\n"), "{}", said.out);
+    assert!(said.out.contains("\n2     transient greylisted"), "{}", said.out);
+    assert!(
+        said.err.contains("line 4: `reply` is not text") && said.err.contains("line 5: "),
+        "{}",
+        said.err
+    );
 }
 
 #[test]
@@ -482,4 +543,59 @@ fn the_demonstration_tells_a_whole_story_and_ends_by_itself() {
     }
     let sums = &events.last().unwrap()["sums"];
     assert!(sums["sent"].as_u64().unwrap() > 0 && sums["dead_letters"].as_u64().unwrap() > 0, "{sums}");
+}
+
+#[test]
+fn templates_are_put_tried_and_sent_from_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("pombo.toml"), QUICK).unwrap();
+    let mut server = Server::start(folder);
+    let put = server.call(folder, &["templates", "put", "--examples"]);
+    assert_eq!((put.code, put.out.lines().count()), (0, 6), "{}", put.err);
+    std::fs::write(folder.join("oi.html"), "<b>{{ nome }}</b>").unwrap();
+    let args = ["templates", "put", "oi", "--subject", "Oi {{ nome }}", "--html", "@oi.html"];
+    for _ in 0..2 {
+        assert_eq!(server.call(folder, &args).out, "oi is at version 1\n");
+    }
+    std::fs::write(folder.join("oi.toml"), "text = 'Oi, {{ nome }}'").unwrap();
+    assert_eq!(server.call(folder, &["templates", "put", "--file", "oi.toml"]).out, "oi is at version 2\n");
+    let versions = server.call(folder, &["templates", "show", "oi", "--versions", "--json"]);
+    assert_eq!(
+        lines(&versions.out).iter().map(|it| it["version"].as_u64()).collect::<Vec<_>>(),
+        [Some(2), Some(1)]
+    );
+    let first = ["templates", "render", "oi", "--var", "nome=A&B", "--version", "1", "--json"];
+    assert_eq!(lines(&server.call(folder, &first).out)[0]["content"]["html"], "<b>A&amp;B</b>");
+    let lacking = server.call(folder, &["templates", "render", "oi"]);
+    assert_eq!(lacking.code, 1);
+    assert!(
+        lacking.err.contains("(TEMPLATE_ERROR): template `oi` version 2: text, line 1: `nome`"),
+        "{}",
+        lacking.err
+    );
+
+    let send = ["send", "--channel", "nowhere", "--to", "x", "--template", "oi", "--wait", "--json"];
+    let sent = server.call(folder, &[&send[..], &["--var", "nome=Ana"]].concat());
+    assert_eq!(
+        (sent.code, &lines(&sent.out)[0]["template_version"]),
+        (0, &serde_json::json!(2)),
+        "{}",
+        sent.err
+    );
+    let failed = server.call(folder, &send);
+    assert_eq!(failed.code, 1);
+    assert_eq!(lines(&failed.out)[0]["last_error"]["category"], "template_error");
+    let unknown = server.call(folder, &["send", "--channel", "nowhere", "--to", "x", "--template", "io"]);
+    assert!(unknown.code == 1 && unknown.err.contains("(TEMPLATE_NOT_FOUND)"), "{}", unknown.err);
+    for args in [
+        &["templates", "put"][..],
+        &["templates", "put", "oi"],
+        &["templates", "render", "oi", "--var", "nome"],
+        &["send", "--channel", "a", "--to", "b", "--text", "x", "--var", "a=1"],
+    ] {
+        assert_eq!(server.call(folder, args).code, 2, "{args:?}");
+    }
+    server.signal("-INT");
+    assert_eq!(server.end(), 0);
 }

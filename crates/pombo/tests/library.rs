@@ -19,7 +19,7 @@ use pombo::client::{Client, Payload};
 use pombo::{
     BoxFuture, Cancelled, Channel, Door, Envelope, Fault, FaultKind, Handling, OnUnknownOutcome, OneOf,
     Options, Overrides, Pombo, Receipt, Refusal, Reply, Request, Rule, SendError, Span, StartError, State,
-    StateName, StoreError, Time, Verdict, json,
+    StateName, StoreError, Template, Time, Verdict, json,
 };
 use tempfile::TempDir;
 
@@ -218,4 +218,38 @@ async fn options_that_cannot_be_used_are_refused_with_every_problem_before_anyth
     let refused = Pombo::start(lanes).await.unwrap_err().to_string();
     assert!(refused.contains("did you mean `bulk`?"), "{refused}");
     assert!(!data.exists());
+}
+
+#[tokio::test] // REQ IN-4
+async fn a_template_that_was_put_is_rendered_for_a_channel_of_ones_own() {
+    #[derive(Clone, Debug, Default)]
+    struct Words(Arc<std::sync::Mutex<Vec<String>>>);
+    impl Channel for Words {
+        fn send<'a>(&'a self, envelope: &'a Envelope, _: Duration) -> BoxFuture<'a, Reply> {
+            self.0.lock().unwrap().push(envelope.content.clone());
+            Box::pin(async { Reply::Accepted(Receipt::default()) })
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let words = Words::default();
+    let pombo = Pombo::start(options(folder.path()).channel("told", words.clone())).await.unwrap();
+    let template = |text: &str| Template { text: Some(text.into()), ..Template::default() };
+    assert_eq!(pombo.put_template("oi", template("Oi, {{ nome }}!")).await, Ok(1));
+    assert_eq!(pombo.put_template("oi", template("Oi, {{ nome }}!")).await, Ok(1));
+    let refused = pombo.put_template("oi", template("{{ nome ~ nome }}")).await.unwrap_err().to_string();
+    assert!(refused.starts_with("text: line 1: `~`"), "{refused}");
+
+    let of = |name: &str| Request {
+        content: None,
+        template: Some(name.into()),
+        payload: Some(json!({"nome": "Ana"}).into()),
+        ..request(None)
+    };
+    let id = pombo.send(of("oi")).await.unwrap();
+    let story = tokio::time::timeout(SOON, pombo.wait(id)).await.unwrap().unwrap().unwrap();
+    assert_eq!((story.state.name(), story.message.body.template_version), (StateName::Sent, Some(1)));
+    assert_eq!(*words.0.lock().unwrap(), [r#"{"text":"Oi, Ana!"}"#]);
+    let unknown = pombo.send(of("oii")).await.unwrap_err().to_string();
+    assert_eq!(unknown, "template: there is no template `oii` (hint: did you mean `oi`?)");
+    pombo.stop(GRACE).await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use pombo_channels::{BoxFuture, Channel, Envelope};
-use pombo_kernel::reply::{Fault, Receipt, Refusal, Reply};
+use pombo_kernel::reply::{Receipt, Refusal, Reply};
 
 use crate::clock::Stopwatch;
 
@@ -100,10 +100,6 @@ fn number(content: &str) -> Option<usize> {
 impl Channel for Outlet {
     fn send<'a>(&'a self, envelope: &'a Envelope, _: Duration) -> BoxFuture<'a, Reply> {
         Box::pin(async { self.reply(&envelope.content) })
-    }
-
-    fn probe(&self, _: Duration) -> BoxFuture<'_, Result<Option<String>, Fault>> {
-        Box::pin(async { Ok(None) })
     }
 }
 

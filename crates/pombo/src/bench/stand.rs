@@ -257,7 +257,14 @@ jitter = 1.0
 fn draft(model: &Draft, number: u64) -> Draft {
     let content = Json::from_text(content(number)).expect("it is JSON");
     let body = Body { to: model.body.to.clone(), content: Some(content), ..Body::default() };
-    Draft { body, queue: model.queue.clone(), ordering_key: None, idempotency: None, ..*model }
+    Draft {
+        body,
+        queue: model.queue.clone(),
+        ordering_key: None,
+        idempotency: None,
+        blobs: Vec::new(),
+        ..*model
+    }
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "errors are handed over as they come")]

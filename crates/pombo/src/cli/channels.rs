@@ -22,6 +22,28 @@ pub(crate) enum Verb {
         #[arg(long, default_value = "held by an operator")]
         reason: String,
     },
+    /// Open a breaker: messages wait, and one of them tries from time to time whether the way is free
+    #[command(after_help = "Example:\n  pombo channels open crm --destination crm.example --for 30m")]
+    Open {
+        name: String,
+        /// One destination of it only, as `channels list` names it
+        #[arg(long)]
+        destination: Option<String>,
+        /// Why, for whoever looks
+        #[arg(long, default_value = "opened by an operator")]
+        reason: String,
+        /// How long until a message tries it, for example 30m
+        #[arg(long = "for", value_name = "SPAN")]
+        length: Option<String>,
+    },
+    /// Close a breaker, or all of a channel: what waits goes at once
+    #[command(after_help = "Example:\n  pombo channels close whatsapp")]
+    Close {
+        name: String,
+        /// One destination of it only, as `channels list` names it
+        #[arg(long)]
+        destination: Option<String>,
+    },
     /// Let a channel go on
     Release {
         name: String,
@@ -47,6 +69,18 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
         Verb::Hold { name, destination, reason } => {
             let done = format!("{} is held", place(&name, destination.as_deref()));
             (format!("/v1/channels/{}/hold", segment(&name)), body(destination, Some(reason)), done)
+        }
+        Verb::Open { name, destination, reason, length } => {
+            let done = format!("the breaker of {} is open", place(&name, destination.as_deref()));
+            let mut body = body(destination, Some(reason));
+            if let Some(length) = length {
+                body["for"] = json!(length);
+            }
+            (format!("/v1/channels/{}/open", segment(&name)), body, done)
+        }
+        Verb::Close { name, destination } => {
+            let done = format!("the breaker of {} is closed", place(&name, destination.as_deref()));
+            (format!("/v1/channels/{}/close", segment(&name)), body(destination, None), done)
         }
         Verb::Release { name, destination } => {
             let done = format!("{} is released", place(&name, destination.as_deref()));

@@ -13,8 +13,9 @@ use serde_json::json;
 use super::out::{self, Paint};
 use super::serve::{Signals, start_log};
 use super::{Shared, Trouble};
+use crate::demo::Stage;
+use crate::demo::cast::ACTS;
 use crate::demo::story::{Scene, Sums};
-use crate::demo::{RECEIVERS, Stage};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -178,15 +179,16 @@ impl Teller {
             return out::object(&json!({"event": "started", "url": url, "key": stage.key}));
         }
         let paint = self.paint;
-        self.say(&format!("{} at {}, with pretend receivers:", paint.bold("Pombo"), paint.cyan(&url)));
-        for receiver in &RECEIVERS {
-            self.say(&format!("  {:<16} {}", receiver.host, paint.dim(receiver.about)));
+        self.say(&format!("{} at {}, with pretend providers:", paint.bold("Pombo"), paint.cyan(&url)));
+        for act in &ACTS {
+            self.say(&format!("  {:<9} {:<26} {}", act.channel, act.host(), paint.dim(act.about)));
         }
         self.say("");
         self.say(&paint.dim("Meanwhile, in another terminal:"));
         self.say(&format!("  export POMBO_SERVER={url} POMBO_API_KEY={}", stage.key));
         self.say("  pombo messages list --state failed");
-        self.say("  pombo send --channel webhook --to 'http://crm.example/flaky?fail=2' --content '{\"body\": 1}' --wait");
+        self.say("  pombo send --channel whatsapp --to +5511987650503 --text 'Olá!' --wait");
+        self.say("  pombo channels list");
         self.say("  curl -H \"Authorization: Bearer $POMBO_API_KEY\" $POMBO_SERVER/v1/channels");
         self.say("");
     }

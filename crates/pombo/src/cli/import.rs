@@ -29,6 +29,8 @@ pub(crate) struct Import {
 
 /// A piece must also stay small enough to be sent again without regret.
 const CHUNK_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// A line may carry attachments, and is a piece of its own then.
+const LINE_BYTES_MAX: u64 = 96 * 1024 * 1024;
 /// How often a piece is tried while the server is overloaded, restarting or away.
 const TRIES: u32 = 30;
 const FIRST_WAIT: Span = Span::from_millis(500);
@@ -129,7 +131,7 @@ fn read_chunk(input: &mut dyn BufRead, number: &mut u64, most: usize, salt: &str
     while chunk.lines.len() < most && chunk.body.len() < CHUNK_BYTES_MAX {
         let mut line = Vec::new();
         // One byte more than a piece may hold, so that a line without end is noticed and not swallowed.
-        let limit = u64::try_from(CHUNK_BYTES_MAX).unwrap_or(u64::MAX) * 4;
+        let limit = LINE_BYTES_MAX;
         let read = input.take(limit).read_until(b'\n', &mut line)?;
         if read == 0 {
             chunk.ended = true;

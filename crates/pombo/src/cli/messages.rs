@@ -65,6 +65,9 @@ pub(crate) struct List {
     /// The category of the last error
     #[arg(long)]
     category: Option<String>,
+    /// What the provider reported: accepted, failed, delivered, bounced, read or complained
+    #[arg(long)]
+    delivery: Option<String>,
     /// Accepted at this time or later
     #[arg(long, value_name = "TIME")]
     since: Option<Time>,
@@ -137,13 +140,13 @@ pub(crate) async fn obstacle(client: &Client, message: &Message) -> Option<Strin
     }
     let channels = client.get("/v1/channels").await.ok()?;
     let channel = channels["items"].as_array()?.iter().find(|it| it["name"] == message.channel)?;
-    let kind = channel["kind"].as_str()?.parse().ok()?;
-    let destination = content::destination(kind, &message.channel, &message.to);
-    let here = |place: &&serde_json::Value| place["destination"].as_str() == Some(&destination);
+    // A webhook's destination is the host of its URL; whoever waits on another kind of channel waits together.
+    let host = (channel["kind"] == "webhook").then(|| content::host(&message.to));
+    let here = |place: &&serde_json::Value| host.as_deref().is_none_or(|host| place["destination"] == host);
     let waiting = channel["destinations"].as_array()?.iter().find(here);
     let (what, place) = match waiting {
         _ if channel["state"] != "ok" => (format!("channel `{}`", message.channel), channel),
-        Some(place) => (format!("`{destination}`"), place),
+        Some(place) => (format!("`{}`", place["destination"].as_str().unwrap_or_default()), place),
         None => return None,
     };
     let word = |key: &str| place[key].as_str().unwrap_or_default();
@@ -219,6 +222,7 @@ fn filters(args: &List) -> Vec<(&'static str, String)> {
         ("recipient", args.recipient.clone()),
         ("reference", args.reference.clone()),
         ("category", args.category.clone()),
+        ("delivery", args.delivery.clone()),
         ("since", args.since.map(|time| time.to_string())),
         ("until", args.until.map(|time| time.to_string())),
     ];
@@ -226,11 +230,11 @@ fn filters(args: &List) -> Vec<(&'static str, String)> {
 }
 
 fn heading() -> Table {
-    Table::new(["id", "state", "channel", "to", "attempts", "accepted", "last error"])
+    Table::new(["id", "state", "channel", "to", "attempts", "accepted", "delivery", "last error"])
         .painted(1, Paint::state)
         .cut(3, 12)
-        .cut(6, 12)
-        .spare([5, 4, 2])
+        .cut(7, 12)
+        .spare([5, 4, 6, 2])
 }
 
 fn row(table: &mut Table, message: &Message) {
@@ -246,6 +250,7 @@ fn row(table: &mut Table, message: &Message) {
         out::clipped(&message.to, 40),
         format!("{}{most}", message.attempt_count),
         message.created_at.map(|time| time.to_string()).unwrap_or_default(),
+        message.delivery.clone().unwrap_or_default(),
         error.unwrap_or_default(),
     ]);
 }
@@ -271,6 +276,9 @@ fn story(message: &Message, obstacle: Option<String>, paint: Paint) -> Vec<Strin
     let took = message.created_at.zip(message.finished_at).map(|(from, to)| took(to.since(from)));
     say("finished", message.finished_at.map(|time| format!("{time}{}", took.unwrap_or_default())));
     say("provider", message.provider_id.clone());
+    let since = message.delivery_at.map(|time| format!(" at {time}")).unwrap_or_default();
+    let why = message.delivery_detail.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    say("delivery", message.delivery.as_ref().map(|word| format!("{word}{since}{why}")));
     let most = message.max_attempts.map(|most| format!(" of {most}")).unwrap_or_default();
     say("attempts", Some(format!("{}{most}", message.attempt_count)));
     for attempt in &message.attempts {

@@ -10,15 +10,17 @@ use serde_json::{Value, json};
 
 use super::messages::{self, Document};
 use super::out::{self, Paint};
+use super::templates::Filling;
 use super::{Shared, Trouble};
 use crate::client::{Attempt, Client, ClientError, Payload};
 
 #[derive(Debug, Args)]
 #[command(
-    group = ArgGroup::new("what").required(true).args(["text", "content", "content_file"]),
+    group = ArgGroup::new("what").required(true).args(["text", "content", "content_file", "template"]),
     after_help = "Examples:
   pombo send --channel webhook --to https://example.com/hook --content '{\"body\": {\"a\": 1}}' --wait
   pombo send --channel whatsapp --to +5511987654321 --text 'Olá, Ana'
+  pombo send --channel email --to ana@example.com --template welcome_user --var user_data.full_name=Ana
   pombo send --channel webhook --to https://example.com/hook --content-file order.json --send-at 2026-12-24T18:00:00Z"
 )]
 pub(crate) struct Send {
@@ -37,6 +39,11 @@ pub(crate) struct Send {
     /// A file that holds the content; `-` is standard input
     #[arg(long, value_name = "FILE")]
     content_file: Option<PathBuf>,
+    /// The template to fill in; see `pombo templates list`
+    #[arg(long, value_name = "NAME")]
+    template: Option<String>,
+    #[command(flatten)]
+    filling: Filling,
     /// The message type, which routes it to a lane
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
@@ -88,15 +95,21 @@ pub(crate) async fn run(args: Send, shared: &Shared) -> Result<(), Trouble> {
 
 /// The request. Its content goes out as it was written: the receiver is to see those very bytes.
 fn request(args: &Send) -> Result<String, Trouble> {
+    if args.template.is_none() && !args.filling.is_empty() {
+        return Err(Trouble::usage("--var and --payload fill a template").hint("name it with --template"));
+    }
     let content = match (&args.text, &args.content, &args.content_file) {
-        (Some(text), _, _) => parsed(&json!({"text": text}).to_string(), "--text")?,
-        (None, Some(text), _) => parsed(text, "--content")?,
-        (None, None, Some(file)) => parsed(&read(file)?, &file.display().to_string())?,
-        (None, None, None) => return Err(Trouble::usage("nothing to send").hint("give --text or --content")),
+        (Some(text), _, _) => Some(parsed(&json!({"text": text}).to_string(), "--text")?),
+        (None, Some(text), _) => Some(parsed(text, "--content")?),
+        (None, None, Some(file)) => Some(parsed(&read(file)?, &file.display().to_string())?),
+        (None, None, None) => None,
     };
+    let payload = args.template.as_ref().map(|_| args.filling.payload()).transpose()?;
     let fields = [
         ("channel", Some(json!(args.channel))),
         ("to", Some(json!(args.to))),
+        ("template", args.template.as_ref().map(|it| json!(it))),
+        ("payload", payload),
         ("type", args.kind.as_ref().map(|it| json!(it))),
         ("lane", args.lane.as_ref().map(|it| json!(it))),
         ("priority", args.priority.map(|it| json!(it))),
@@ -106,7 +119,7 @@ fn request(args: &Send) -> Result<String, Trouble> {
         ("ordering_key", args.ordering_key.as_ref().map(|it| json!(it))),
     ];
     let given = fields.into_iter().filter_map(|(key, value)| Some(format!("{}:{}", json!(key), value?)));
-    let given: Vec<String> = given.chain([format!("\"content\":{content}")]).collect();
+    let given: Vec<String> = given.chain(content.map(|content| format!("\"content\":{content}"))).collect();
     Ok(format!("{{{}}}", given.join(",")))
 }
 

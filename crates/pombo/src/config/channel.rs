@@ -4,15 +4,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pombo_channels::secret::Secret;
+use pombo_channels::evolution::{Evolution, EvolutionSettings};
+use pombo_channels::resend::{Resend, ResendSettings};
+use pombo_channels::smtp::{Mode, Smtp, SmtpSettings};
+use pombo_channels::tiss::{Tiss, TissSettings};
 use pombo_channels::webhook::{Webhook, WebhookSettings};
-use pombo_channels::{BoxFuture, Envelope};
+use pombo_channels::{BoxFuture, Envelope, Health};
+use pombo_kernel::breaker::Limits;
 use pombo_kernel::classify::{Rule, Rules};
+use pombo_kernel::content::mailbox;
+use pombo_kernel::flow::Rate;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::name::{PolicyName, Tenant};
 use pombo_kernel::policy::Overrides;
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
+use pombo_kernel::secret::Secret;
+use pombo_kernel::setup::{Care, Destination, ReceiptCheck};
+use pombo_kernel::signature::SigningKey;
 use pombo_kernel::time::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -32,6 +41,8 @@ pub struct Channel {
     pub retry: Overrides,
     /// Rules of classification that come before the built-in ones.
     pub rules: Vec<Rule>,
+    /// When a destination counts as down.
+    pub breaker: Limits,
     pub settings: Settings,
 }
 
@@ -47,6 +58,12 @@ pub struct Common {
     pub on_unknown_outcome: OnUnknownOutcome,
     /// Longest time that one attempt may take, for example "30s".
     pub attempt_timeout: Span,
+    /// How fast messages may go through the channel, for example "10/s"; by default as fast as they can, and through
+    /// Resend "2/s" until Resend itself says more.
+    pub rate: Option<Rate>,
+    /// How often the provider is asked how it is, where that can be done; by default "1m" for evolution, "5m" for
+    /// tiss, and not at all for others.
+    pub probe_every: Option<Span>,
 }
 
 impl Default for Common {
@@ -56,6 +73,8 @@ impl Default for Common {
             tenant: Tenant::default(),
             on_unknown_outcome: OnUnknownOutcome::default(),
             attempt_timeout: Span::from_secs(30),
+            rate: None,
+            probe_every: None,
         }
     }
 }
@@ -63,70 +82,14 @@ impl Default for Common {
 /// What only one kind has.
 #[derive(Clone, Debug)]
 pub enum Settings {
-    Evolution(Evolution),
-    Smtp(Smtp),
-    Resend(Resend),
-    Tiss(Tiss),
+    Evolution(EvolutionSettings),
+    Smtp(SmtpSettings),
+    Resend(ResendSettings),
+    Tiss(Box<TissSettings>),
     Webhook(WebhookSettings),
     Null(Null),
     /// A channel that the embedding program brought along, ready to send.
     Own(Arc<dyn pombo_channels::Channel>),
-}
-
-/// WhatsApp through Evolution API.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Evolution {
-    /// Where Evolution API answers, for example "https://evolution.example".
-    #[schemars(with = "Option<String>")]
-    pub base_url: Option<Url>,
-    /// The instance that messages go out from, for example "clinic".
-    pub instance: Option<String>,
-    /// Evolution's key, from the environment: "${EVOLUTION_API_KEY}".
-    pub api_key: Option<Secret>,
-    /// A file that holds Evolution's key, instead of `api_key`.
-    pub api_key_file: Option<PathBuf>,
-}
-
-/// E-mail to an SMTP server.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Smtp {
-    /// The server, for example "smtps://user:${SMTP_PASSWORD}@mail.example:465".
-    #[schemars(with = "Option<String>")]
-    pub url: Option<Url>,
-}
-
-/// E-mail through Resend.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Resend {
-    /// Where Resend answers; only a test has a reason to change it.
-    #[schemars(with = "String")]
-    pub base_url: Url,
-    /// Resend's key, from the environment: "${RESEND_API_KEY}".
-    pub api_key: Option<Secret>,
-    /// A file that holds Resend's key, instead of `api_key`.
-    pub api_key_file: Option<PathBuf>,
-}
-
-impl Default for Resend {
-    fn default() -> Resend {
-        Resend {
-            base_url: Url::parse("https://api.resend.com").expect("a fixed address"),
-            api_key: None,
-            api_key_file: None,
-        }
-    }
-}
-
-/// Medical claims: TISS over SOAP.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Tiss {
-    /// The operator's web service, for example "https://tiss.operator.example/services".
-    #[schemars(with = "Option<String>")]
-    pub url: Option<Url>,
 }
 
 /// Files that hold what must not stand in the configuration; the rest of a webhook channel's settings is the
@@ -163,39 +126,71 @@ impl Channel {
         self.common.policy.as_ref().map_or(default_policy(self.kind()), PolicyName::as_str)
     }
 
-    /// What a fault is common to, where the recipient does not decide it.
-    pub fn destination(&self) -> String {
-        let host = |url: &Option<Url>| url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned();
+    /// Which of its messages a fault can be common to.
+    pub fn destination(&self) -> Destination {
+        let host = |url: &Option<Url>| url.as_ref().and_then(Url::host_str).unwrap_or_default().into();
+        let sender = |from: &Option<String>| {
+            let address = from.as_deref().and_then(mailbox);
+            let domain = address.and_then(|address| address.rsplit_once('@')).map(|(_, domain)| domain);
+            Destination::Sender { default: domain.unwrap_or_default().to_ascii_lowercase().into() }
+        };
         match &self.settings {
-            Settings::Evolution(it) => it.instance.clone().unwrap_or_default(),
-            Settings::Smtp(it) => host(&it.url),
-            Settings::Resend(it) => it.base_url.host_str().unwrap_or_default().to_owned(),
-            Settings::Tiss(it) => host(&it.url),
-            Settings::Webhook(_) | Settings::Null(_) | Settings::Own(_) => String::new(),
+            Settings::Evolution(it) => Destination::Fixed(it.instance.as_deref().unwrap_or_default().into()),
+            Settings::Smtp(it) if it.mode == Mode::Mx => Destination::Recipient,
+            Settings::Smtp(it) => sender(&it.from),
+            Settings::Resend(it) => sender(&it.from),
+            Settings::Tiss(it) => Destination::Fixed(host(&it.url)),
+            Settings::Webhook(_) => Destination::Host,
+            Settings::Null(_) | Settings::Own(_) => Destination::Fixed("".into()),
+        }
+    }
+
+    /// How its destinations are looked after.
+    pub fn care(&self) -> Care {
+        let (rate, probe_every) = match self.kind() {
+            ChannelKind::Evolution => (None, Some(Span::from_mins(1))),
+            ChannelKind::Tiss => (None, Some(Span::from_mins(5))),
+            // The least that Resend has ever documented; its answers say what it is now.
+            ChannelKind::Resend => (Some(Rate::per_second(2)), None),
+            _ => (None, None),
+        };
+        Care {
+            breaker: self.breaker,
+            rate: self.common.rate.or(rate),
+            probe_every: self.common.probe_every.or(probe_every),
+        }
+    }
+
+    /// How the provider's own reports are told from a stranger's.
+    pub fn receipts(&self) -> Option<ReceiptCheck> {
+        match &self.settings {
+            Settings::Evolution(it) => it.receipt_secret.clone().map(ReceiptCheck::Token),
+            Settings::Resend(it) => {
+                it.receipt_secret.as_ref().and_then(SigningKey::from_secret).map(ReceiptCheck::Signature)
+            }
+            _ => None,
         }
     }
 
     /// Why nothing can be sent through it, and what to do; nothing if it can.
     pub fn unready(&self) -> Option<String> {
-        let kind = self.kind();
-        if matches!(kind, ChannelKind::Webhook | ChannelKind::Null | ChannelKind::Own) {
-            return None;
-        }
-        let honest = format!("this version does not send through {kind} yet");
         let missing = self.missing();
-        if missing.is_empty() {
-            return Some(honest);
-        }
-        Some(format!("not set up: set {}; and {honest}", missing.join(", ")))
+        (!missing.is_empty()).then(|| format!("not set up: set {}", missing.join(", ")))
     }
 
     /// The channel itself, ready to send.
     pub fn build(&self) -> Result<Arc<dyn pombo_channels::Channel>, Vec<pombo_kernel::content::Problem>> {
-        Ok(match (&self.settings, self.unready()) {
-            (Settings::Webhook(settings), _) => Arc::new(Webhook::new(settings)?),
-            (Settings::Null(_), _) => Arc::new(pombo_channels::null::Null::default()),
-            (Settings::Own(channel), _) => Arc::clone(channel),
-            (_, reason) => Arc::new(Unready { reason: reason.unwrap_or_default() }),
+        if let Some(reason) = self.unready() {
+            return Ok(Arc::new(Unready { reason }));
+        }
+        Ok(match &self.settings {
+            Settings::Evolution(settings) => Arc::new(Evolution::new(settings)?),
+            Settings::Smtp(settings) => Arc::new(Smtp::new(settings)?),
+            Settings::Resend(settings) => Arc::new(Resend::new(settings)?),
+            Settings::Tiss(settings) => Arc::new(Tiss::new(settings)?),
+            Settings::Webhook(settings) => Arc::new(Webhook::new(settings)?),
+            Settings::Null(_) => Arc::new(pombo_channels::null::Null::default()),
+            Settings::Own(channel) => Arc::clone(channel),
         })
     }
 
@@ -213,7 +208,7 @@ impl Channel {
                 need(it.api_key.is_some(), "EVOLUTION_API_KEY");
                 need(it.instance.is_some(), "EVOLUTION_INSTANCE");
             }
-            Settings::Smtp(it) => need(it.url.is_some(), "SMTP_URL"),
+            Settings::Smtp(it) => need(it.url.is_some() || it.mode == Mode::Mx, "SMTP_URL"),
             Settings::Resend(it) => need(it.api_key.is_some(), "RESEND_API_KEY"),
             Settings::Tiss(it) => need(it.url.is_some(), "TISS_URL"),
             Settings::Webhook(_) | Settings::Null(_) | Settings::Own(_) => {}
@@ -239,8 +234,8 @@ impl pombo_channels::Channel for Unready {
         Box::pin(async { Reply::Unreachable(self.fault()) })
     }
 
-    fn probe(&self, _: Duration) -> BoxFuture<'_, Result<Option<String>, Fault>> {
-        Box::pin(async { Err(self.fault()) })
+    fn probe(&self, _: Duration) -> BoxFuture<'_, Health> {
+        Box::pin(async { Health::Sick(Reply::Unreachable(self.fault())) })
     }
 }
 
@@ -271,13 +266,23 @@ pub(super) const UNCONFIGURED: [Unconfigured; 5] = [
             ("base_url", "EVOLUTION_BASE_URL"),
             ("instance", "EVOLUTION_INSTANCE"),
             ("api_key", "EVOLUTION_API_KEY"),
+            ("receipt_secret", "EVOLUTION_RECEIPT_SECRET"),
         ],
     },
-    Unconfigured { name: "email", kind: ChannelKind::Smtp, variables: &[("url", "SMTP_URL")] },
+    Unconfigured {
+        name: "email",
+        kind: ChannelKind::Smtp,
+        variables: &[("url", "SMTP_URL"), ("from", "SMTP_FROM")],
+    },
     Unconfigured {
         name: "resend",
         kind: ChannelKind::Resend,
-        variables: &[("api_key", "RESEND_API_KEY"), ("base_url", "RESEND_BASE_URL")],
+        variables: &[
+            ("api_key", "RESEND_API_KEY"),
+            ("base_url", "RESEND_BASE_URL"),
+            ("from", "RESEND_FROM"),
+            ("receipt_secret", "RESEND_RECEIPT_SECRET"),
+        ],
     },
     Unconfigured { name: "claims", kind: ChannelKind::Tiss, variables: &[("url", "TISS_URL")] },
     Unconfigured { name: "webhook", kind: ChannelKind::Webhook, variables: &[("secret", "WEBHOOK_SECRET")] },
@@ -285,10 +290,10 @@ pub(super) const UNCONFIGURED: [Unconfigured; 5] = [
 
 fn settings_keys(kind: ChannelKind) -> Vec<Key> {
     match kind {
-        ChannelKind::Evolution => keys_of::<Evolution>(),
-        ChannelKind::Smtp => keys_of::<Smtp>(),
-        ChannelKind::Resend => keys_of::<Resend>(),
-        ChannelKind::Tiss => keys_of::<Tiss>(),
+        ChannelKind::Evolution => keys_of::<EvolutionSettings>(),
+        ChannelKind::Smtp => keys_of::<SmtpSettings>(),
+        ChannelKind::Resend => keys_of::<ResendSettings>(),
+        ChannelKind::Tiss => keys_of::<TissSettings>(),
         ChannelKind::Webhook => [keys_of::<WebhookSettings>(), keys_of::<WebhookFiles>()].concat(),
         ChannelKind::Null | ChannelKind::Own => keys_of::<Null>(),
     }
@@ -296,9 +301,12 @@ fn settings_keys(kind: ChannelKind) -> Vec<Key> {
 
 /// Reads one channel; nothing if not even its kind is known. `folder` is where relative file names start.
 pub(super) fn read(reading: &mut Reading, path: &str, mut table: Table, folder: &Path) -> Option<Channel> {
+    let before = reading.problems.0.len();
     let kind = read_kind(reading, path, table.remove("kind"))?;
     let retry = table.remove("retry").and_then(|value| reading.table(&joined(path, "retry"), value));
     let retry = retry.map(|retry| read_overrides(reading, &joined(path, "retry"), retry)).unwrap_or_default();
+    let breaker = table.remove("breaker").and_then(|value| reading.table(&joined(path, "breaker"), value));
+    let breaker = breaker.map(|breaker| read_breaker(reading, &joined(path, "breaker"), breaker));
     let rules = table.remove("rules").map(|value| read_rules(reading, &joined(path, "rules"), value));
 
     let own = settings_keys(kind);
@@ -316,7 +324,21 @@ pub(super) fn read(reading: &mut Reading, path: &str, mut table: Table, folder: 
     let common: Common = reading.section(path, common);
     check_timeout(reading, path, common.attempt_timeout);
     let settings = read_settings(reading, path, kind, settings, folder);
-    Some(Channel { common, retry, rules: rules.unwrap_or_default(), settings })
+    let channel = Channel {
+        common,
+        retry,
+        rules: rules.unwrap_or_default(),
+        breaker: breaker.unwrap_or_default(),
+        settings,
+    };
+    if reading.problems.0.len() == before
+        && let Err(found) = channel.build()
+    {
+        for problem in found {
+            reading.problems.say(joined(path, &problem.field), problem.reason, problem.hint);
+        }
+    }
+    Some(channel)
 }
 
 pub(super) fn check_timeout(reading: &mut Reading, path: &str, timeout: Span) {
@@ -353,7 +375,8 @@ fn refuse_key(reading: &mut Reading, path: &str, name: &str, kind: ChannelKind) 
         return;
     }
     let keys: Vec<Key> = settings_keys(kind).into_iter().chain(keys_of::<Common>()).collect();
-    let known = ["kind", "retry", "rules"].into_iter().chain(keys.iter().map(|key| key.name.as_str()));
+    let known =
+        ["kind", "retry", "rules", "breaker"].into_iter().chain(keys.iter().map(|key| key.name.as_str()));
     reading.unknown(&here, name, known);
 }
 
@@ -366,26 +389,45 @@ fn read_settings(
 ) -> Settings {
     match kind {
         ChannelKind::Evolution => {
-            let mut it: Evolution = reading.section(path, table);
+            let mut it: EvolutionSettings = reading.section(path, table);
             web_address(reading, &joined(path, "base_url"), it.base_url.as_ref());
             it.api_key = secret(reading, path, "api_key", it.api_key, it.api_key_file.as_deref(), folder);
+            let file = it.receipt_secret_file.as_deref();
+            it.receipt_secret = secret(reading, path, "receipt_secret", it.receipt_secret, file, folder);
+            it.ca_file = it.ca_file.map(|file| folder.join(file));
             Settings::Evolution(it)
         }
         ChannelKind::Smtp => {
-            let it: Smtp = reading.section(path, table);
+            let mut it: SmtpSettings = reading.section(path, table);
             mail_address(reading, &joined(path, "url"), it.url.as_ref());
+            it.password = secret(reading, path, "password", it.password, it.password_file.as_deref(), folder);
+            it.ca_file = it.ca_file.map(|file| folder.join(file));
+            if let Some(dkim) = &mut it.dkim {
+                dkim.key_file = dkim.key_file.take().map(|file| folder.join(file));
+            }
             Settings::Smtp(it)
         }
         ChannelKind::Resend => {
-            let mut it: Resend = reading.section(path, table);
+            let mut it: ResendSettings = reading.section(path, table);
             web_address(reading, &joined(path, "base_url"), Some(&it.base_url));
             it.api_key = secret(reading, path, "api_key", it.api_key, it.api_key_file.as_deref(), folder);
+            let file = it.receipt_secret_file.as_deref();
+            it.receipt_secret = secret(reading, path, "receipt_secret", it.receipt_secret, file, folder);
+            it.ca_file = it.ca_file.map(|file| folder.join(file));
+            if it.receipt_secret.as_ref().is_some_and(|secret| SigningKey::from_secret(secret).is_none()) {
+                let hint = "copy the signing secret of the webhook in Resend: \"whsec_\" and base64";
+                reading.problems.say(joined(path, "receipt_secret"), "is not a signing secret", hint);
+            }
             Settings::Resend(it)
         }
         ChannelKind::Tiss => {
-            let it: Tiss = reading.section(path, table);
+            let mut it: TissSettings = reading.section(path, table);
             web_address(reading, &joined(path, "url"), it.url.as_ref());
-            Settings::Tiss(it)
+            it.password = secret(reading, path, "password", it.password, it.password_file.as_deref(), folder);
+            for file in [&mut it.client_cert_file, &mut it.client_key_file, &mut it.ca_file] {
+                *file = file.take().map(|file| folder.join(file));
+            }
+            Settings::Tiss(Box::new(it))
         }
         ChannelKind::Webhook => {
             let is_file = |name: &str| keys_of::<WebhookFiles>().iter().any(|key| key.name == name);
@@ -405,18 +447,10 @@ fn read_webhook(
     files: &WebhookFiles,
     folder: &Path,
 ) -> WebhookSettings {
-    let before = reading.problems.0.len();
     it.secret = secret(reading, path, "secret", it.secret, files.secret_file.as_deref(), folder);
     let file = files.previous_secret_file.as_deref();
     it.previous_secret = secret(reading, path, "previous_secret", it.previous_secret, file, folder);
     it.ca_file = it.ca_file.map(|file| folder.join(file));
-    if reading.problems.0.len() == before
-        && let Err(found) = Webhook::new(&it)
-    {
-        for problem in found {
-            reading.problems.say(joined(path, &problem.field), problem.reason, problem.hint);
-        }
-    }
     it
 }
 
@@ -492,6 +526,14 @@ pub(super) fn read_overrides(reading: &mut Reading, path: &str, table: Table) ->
     overrides
 }
 
+fn read_breaker(reading: &mut Reading, path: &str, table: Table) -> Limits {
+    let limits: Limits = reading.section(path, table);
+    for (key, what, hint) in limits.problems() {
+        reading.problems.say(joined(path, key), what, hint);
+    }
+    limits
+}
+
 fn read_rules(reading: &mut Reading, path: &str, value: Value) -> Vec<Rule> {
     let required: Table = [("verdict", "transient"), ("category", "any")]
         .into_iter()
@@ -524,10 +566,10 @@ impl JsonSchema for Channel {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let shapes = ChannelKind::ALL.map(|kind| {
             let own = match kind {
-                ChannelKind::Evolution => Evolution::json_schema(generator),
-                ChannelKind::Smtp => Smtp::json_schema(generator),
-                ChannelKind::Resend => Resend::json_schema(generator),
-                ChannelKind::Tiss => Tiss::json_schema(generator),
+                ChannelKind::Evolution => EvolutionSettings::json_schema(generator),
+                ChannelKind::Smtp => SmtpSettings::json_schema(generator),
+                ChannelKind::Resend => ResendSettings::json_schema(generator),
+                ChannelKind::Tiss => TissSettings::json_schema(generator),
                 ChannelKind::Webhook => WebhookSettings::json_schema(generator),
                 ChannelKind::Null | ChannelKind::Own => Null::json_schema(generator),
             };
@@ -541,6 +583,7 @@ impl JsonSchema for Channel {
                 properties.extend(found.unwrap_or_default());
             }
             properties.insert("retry".into(), generator.subschema_for::<Overrides>().to_value());
+            properties.insert("breaker".into(), generator.subschema_for::<Limits>().to_value());
             properties.insert("rules".into(), generator.subschema_for::<Vec<Rule>>().to_value());
             json!({
                 "type": "object",

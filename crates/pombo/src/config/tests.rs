@@ -38,21 +38,15 @@ fn without_a_file_there_is_one_channel_of_each_kind() {
         .iter()
         .map(|(name, channel)| (name.as_str(), channel.kind().as_str(), channel.unready()))
         .collect();
-    let unready = |variables: &str, kind: &str| {
-        Some(format!("not set up: set {variables}; and this version does not send through {kind} yet"))
-    };
+    let unready = |variables: &str| Some(format!("not set up: set {variables}"));
     assert_eq!(
         channels,
         [
-            ("claims", "tiss", unready("TISS_URL", "tiss")),
-            ("email", "smtp", unready("SMTP_URL", "smtp")),
-            ("resend", "resend", unready("RESEND_API_KEY", "resend")),
+            ("claims", "tiss", unready("TISS_URL")),
+            ("email", "smtp", unready("SMTP_URL")),
+            ("resend", "resend", unready("RESEND_API_KEY")),
             ("webhook", "webhook", None),
-            (
-                "whatsapp",
-                "evolution",
-                unready("EVOLUTION_BASE_URL, EVOLUTION_API_KEY, EVOLUTION_INSTANCE", "evolution")
-            ),
+            ("whatsapp", "evolution", unready("EVOLUTION_BASE_URL, EVOLUTION_API_KEY, EVOLUTION_INSTANCE")),
         ]
     );
     let setup = config.setup();
@@ -77,14 +71,16 @@ fn well_known_variables_set_the_channels_up() {
         ("TISS_URL", "https://tiss.example/ws"),
     ];
     let config = load("", &environment).unwrap_or_else(|problems| panic!("{problems}"));
-    for (name, channel) in &config.channels {
-        let kind = channel.kind();
-        let honest = format!("this version does not send through {kind} yet");
-        assert_eq!(channel.unready(), (name.as_str() != "webhook").then_some(honest));
+    for channel in config.channels.values() {
+        assert_eq!(channel.unready(), None);
     }
-    let destinations: Vec<String> =
-        config.setup().channels.values().map(|it| it.destination.to_string()).collect();
-    assert_eq!(destinations, ["tiss.example", "mail.example", "127.0.0.1", "", "clinic"]);
+    let destinations: Vec<String> = config
+        .setup()
+        .channels
+        .values()
+        .map(|it| it.destination.of("https://host.example/", None).to_string())
+        .collect();
+    assert_eq!(destinations, ["tiss.example", "", "", "host.example", "clinic"]);
     let shown = format!("{config:?}");
     assert!(!shown.contains("re_1"), "a secret is shown: {shown}");
 }
@@ -195,7 +191,7 @@ fn unknown_keys_are_refused_with_a_suggestion() {
     check("[lanes.bulk]\nworker = 1", &["lanes.bulk.worker"], &["did you mean `workers`?"]);
     check("[channels.a]\nkind = 'null'\npolicie = 'x'", &["channels.a.policie"], &["did you mean `policy`?"]);
     check("[policies.smtp]\nbse = '1s'", &["policies.smtp.bse"], &["did you mean `base`?"]);
-    check("[limits]\nbatch = 1", &["limits.batch"], &["one of `batch_items`"]);
+    check("[limits]\nbatch = 1", &["limits.batch"], &["`batch_items`"]);
     check("[alerts.dead_letters]\nabove = 1", &["alerts"], &["has no effect", "raises no alerts yet"]);
     check(
         "[channels.a]\nkind = 'null'\ninstance = 'x'",
@@ -256,7 +252,7 @@ fn a_variable_that_is_missing_is_named() {
         &["the variable `KEY` is not set", "set KEY"],
     );
     let config = load("[channels.a]\nkind = 'evolution'\ninstance = 'x$${Y}-${Z}'", &[("Z", "z")]).unwrap();
-    assert_eq!(config.setup().channels["a"].destination.as_ref(), "x${Y}-z");
+    assert_eq!(&*config.setup().channels["a"].destination.of("", None), "x${Y}-z");
 }
 
 #[test]
@@ -273,7 +269,8 @@ fn a_secret_in_the_file_is_refused() {
         &["a password stands in the file"],
     );
     assert!(load("[channels.m]\nkind = 'smtp'\nurl = 'smtp://u:${P}@h'", &[("P", "p")]).is_ok());
-    assert!(load("[channels.m]\nkind = 'smtp'\nurl = 'smtp://u@h'", &[]).is_ok());
+    let apart = "[channels.m]\nkind = 'smtp'\nurl = 'smtp://u@h'\npassword = '${P}'";
+    assert!(load(apart, &[("P", "p")]).is_ok());
     check(
         "[channels.m]\nkind = 'smtp'\nurl = 'smtp://${U}:p@h'",
         &["channels.m.url"],
@@ -409,6 +406,7 @@ fn routes_and_limits_are_checked_against_each_other() {
     assert_eq!(own.setup().lane_of(Some("a")).as_str(), "vip");
     assert_eq!(own.lanes["vip"].workers.get(), 16);
     check("[limits]\nrequest_bytes = 5", &["limits.request_bytes"], &["smaller than `content_bytes`"]);
+    check("[limits]\nattachment_bytes = 99999999", &["limits.attachment_bytes"], &["held in memory"]);
     check("[limits]\nbatch_items = 0", &["limits.batch_items"], &["nothing would fit"]);
 }
 
@@ -451,6 +449,20 @@ fn a_reload_reads_the_same_file_again() {
 }
 
 #[test]
+fn mail_without_a_relay_needs_no_address_and_stands_or_falls_with_the_recipients_domain() {
+    let config = good("[channels.m]\nkind = 'smtp'\nmode = 'mx'\nhello = 'pombo.example'");
+    let channel = &config.channels["m"];
+    assert_eq!(channel.unready(), None);
+    assert_eq!(&*channel.destination().of("Ana <ana@Example.NET>", None), "example.net");
+    check("[channels.m]\nkind = 'smtp'\nmode = 'mx'", &["channels.m.hello"], &["pombo.clinic.example"]);
+    check(
+        "[channels.m]\nkind = 'smtp'\nurl = 'smtp://h'\n[channels.m.dkim]\ndomain = 'x.example'",
+        &["channels.m.dkim.key_file", "channels.m.dkim.selector"],
+        &["openssl genrsa"],
+    );
+}
+
+#[test]
 fn the_example_passes_its_own_check() {
     let config = good(EXAMPLE);
     let defaults = good("");
@@ -490,7 +502,11 @@ fn the_example_is_valid_with_everything_switched_on() {
         ("CRM_WEBHOOK_SECRET", secret),
         ("CRM_WEBHOOK_SECRET_BEFORE", secret),
         ("EVOLUTION_API_KEY", "k"),
+        ("EVOLUTION_RECEIPT_SECRET", "k"),
         ("RESEND_API_KEY", "k"),
+        ("SMTP_PASSWORD", "p"),
+        ("RESEND_RECEIPT_SECRET", secret),
+        ("CLAIMS_PASSWORD", "p"),
     ];
     let text: Vec<String> =
         everything().lines().filter(|line| !line.contains("_file = ")).map(str::to_owned).collect();

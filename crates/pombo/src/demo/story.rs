@@ -36,7 +36,10 @@ pub(crate) struct Scene {
     pub(crate) next_delay_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// What stands in the way: a hold, a pause, or an operator's word.
+    /// The channel and the destination that it is about.
+    #[serde(skip)]
+    pub(crate) place: (String, Option<String>),
+    /// What stands in the way: a hold, a breaker, a pause, or an operator's word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) block: Option<String>,
     pub(crate) explanation: String,
@@ -49,7 +52,7 @@ impl Scene {
         position: u64,
         record: &Record,
     ) -> Result<Option<Scene>, StoreError> {
-        if matches!(record.event, Event::Claimed | Event::KeyAdded) {
+        if matches!(record.event, Event::Claimed | Event::KeyAdded | Event::TemplatePut) {
             return Ok(None);
         }
         let detail: Value = serde_json::from_str(&record.detail).unwrap_or_default();
@@ -64,6 +67,7 @@ impl Scene {
         let explanation = match record.event {
             Event::Blocked => blocked(&detail, record),
             Event::Unblocked => format!("{} goes on", place(&detail, record)),
+            Event::Delivery => detail["delivery"].as_str().unwrap_or_default().to_owned(),
             _ => attempt.map(|attempt| attempt.explanation.clone()).unwrap_or_default(),
         };
         Ok(Some(Scene {
@@ -78,15 +82,22 @@ impl Scene {
             code: failure.and_then(|failure| failure.code.clone()),
             next_delay_ms: attempt.and_then(|attempt| attempt.next_delay).map(Span::millis),
             reason: text("reason"),
+            place: match &story {
+                Some(story) => {
+                    let queue = &story.message.queue;
+                    (queue.channel.to_string(), Some(queue.destination.to_string()))
+                }
+                None => (record.channel.clone(), text("destination")),
+            },
             block: text("kind"),
             explanation,
         }))
     }
 
-    /// The host that it is about.
+    /// Whom it is for: the host of a URL, or the recipient.
     fn host(&self) -> String {
-        let url = self.to.as_deref().and_then(|to| url::Url::parse(to).ok());
-        url.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
+        let to = self.to.as_deref().unwrap_or_default();
+        if to.starts_with("http") { pombo_kernel::content::host(to) } else { to.to_owned() }
     }
 
     /// When, which message, what, and why: one line.
@@ -101,8 +112,10 @@ impl Scene {
             Event::RetryScheduled => ("retry", Paint::yellow),
             Event::Failed | Event::Expired => ("dead", Paint::red),
             Event::Blocked if self.block.as_deref() == Some("pause") => ("paused", Paint::yellow),
+            Event::Blocked if self.block.as_deref() == Some("breaker") => ("breaker", Paint::red),
             Event::Held | Event::Blocked => ("held", Paint::yellow),
             Event::Unblocked | Event::Released => ("goes on", Paint::cyan),
+            Event::Delivery => ("report", Paint::dim),
             other => (other.as_str(), Paint::dim),
         };
         let time = paint.dim(clock);
@@ -131,8 +144,9 @@ impl Scene {
                 format!("{matter}: {host} said {code}; {reason}, now a dead letter")
             }
             Event::Held => {
-                format!("{matter}: {host} said {code}: our fault, so it waits and no attempt is charged")
+                format!("{matter}: {host} said {code}; it waits, and no attempt is charged")
             }
+            Event::Delivery => format!("{matter}: the provider reports it {}", self.explanation),
             _ => self.explanation.clone(),
         }
     }
@@ -153,7 +167,9 @@ fn blocked(detail: &Value, record: &Record) -> String {
     let until = detail["until"].as_i64().map(|ms| time_of_day(Time::from_millis(ms)));
     let what = match (detail["kind"].as_str(), until) {
         (Some("pause"), Some(until)) => format!("; all its messages wait until {until}, as it asked"),
-        (Some("hold"), Some(until)) => format!("; all its messages wait, one tries again at {until}"),
+        (Some("hold" | "breaker"), Some(until)) => {
+            format!("; all its messages wait, one tries again at {until}")
+        }
         _ => "; all its messages wait".to_owned(),
     };
     format!("{}: {reason}{what}", place(detail, record))
@@ -178,12 +194,12 @@ pub(crate) struct Sums {
     pub(crate) dead_letters: u64,
     pub(crate) held: u64,
     pub(crate) groups: Vec<Group>,
-    /// Messages that have not come to an end, with their hosts.
+    /// Messages that have not come to an end, with their channel and destination.
     #[serde(skip)]
-    waiting: BTreeMap<MessageId, String>,
-    /// Hosts behind a hold.
+    waiting: BTreeMap<MessageId, (String, Option<String>)>,
+    /// Channels and destinations behind a hold or a breaker.
     #[serde(skip)]
-    held_hosts: BTreeSet<String>,
+    blocked: BTreeSet<(String, Option<String>)>,
 }
 
 /// Dead letters of one cause.
@@ -213,14 +229,20 @@ impl Sums {
         }
         if let Some(id) = scene.message_id {
             match record.to {
-                Some(StateName::Pending | StateName::Sending) => self.waiting.insert(id, scene.host()),
+                Some(StateName::Pending | StateName::Sending) => self.waiting.insert(id, scene.place.clone()),
                 _ => self.waiting.remove(&id),
             };
         }
-        if scene.event == Event::Held {
-            self.held_hosts.insert(scene.host());
+        match (scene.event, scene.block.as_deref()) {
+            (Event::Blocked, Some("hold" | "breaker")) => drop(self.blocked.insert(scene.place.clone())),
+            (Event::Unblocked, _) => drop(self.blocked.remove(&scene.place)),
+            _ => {}
         }
-        self.held = self.waiting.values().filter(|host| self.held_hosts.contains(*host)).count() as u64;
+        let behind = |(channel, destination): &(String, Option<String>)| {
+            let whole = (channel.clone(), None);
+            self.blocked.contains(&whole) || self.blocked.contains(&(channel.clone(), destination.clone()))
+        };
+        self.held = self.waiting.values().filter(|place| behind(place)).count() as u64;
     }
 
     fn group(&mut self, scene: &Scene) {
@@ -262,7 +284,7 @@ impl Sums {
             row("accepted", self.accepted, "durable before the 202".to_owned()),
             row("sent", self.sent, format!("{first} at once, {} after retries", self.sent_after_retries)),
             row("retries", self.retries, String::new()),
-            row("waiting", waiting, format!("{} of them behind a hold, uncharged", self.held)),
+            row("waiting", waiting, format!("{} of them behind a hold or a breaker, uncharged", self.held)),
             row("dead letters", self.dead_letters, "waiting for an operator".to_owned()),
         ];
         if self.groups.is_empty() {

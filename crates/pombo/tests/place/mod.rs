@@ -87,8 +87,12 @@ impl Place {
         std::fs::read_to_string(self.log()).unwrap_or_default()
     }
 
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
     pub(crate) fn client(&self) -> Client {
-        Client::new(&format!("http://127.0.0.1:{}", self.port), Some(KEY)).unwrap()
+        Client::new(&self.url(), Some(KEY)).unwrap()
     }
 
     pub(crate) async fn ready(&self) {

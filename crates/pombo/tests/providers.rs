@@ -1,0 +1,411 @@
+//! Every kind of channel through the real binary, against pretend providers that keep their own count.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod place;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pombo::client::{Client, Payload};
+use pombo::clock::SystemClock;
+use pombo_channels::sandbox::evolution::{self, EvolutionSandbox, Hook, State};
+use pombo_channels::sandbox::resend::{self, ResendSandbox};
+use pombo_channels::sandbox::smtp::{self, SmtpSandbox};
+use pombo_channels::sandbox::tiss::{TissOptions, TissSandbox};
+use pombo_kernel::secret::Secret;
+use pombo_kernel::time::Clock as _;
+use serde_json::{Value, json};
+
+use place::{Place, Server, binary};
+
+const ANYWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const EVOLUTION_KEY: &str = "canary-evolution-key-8841";
+const EVOLUTION_TOKEN: &str = "canary-evolution-token-8842";
+const RESEND_KEY: &str = "re_canary_resend_8843";
+const RESEND_SECRET: &str = "whsec_Y2FuYXJ5LXJlc2VuZC1zZWNyZXQtODg0NA==";
+const SMTP_PASSWORD: &str = "canary-smtp-password-8845";
+const TISS_PASSWORD: &str = "canary-tiss-8846";
+
+struct Providers {
+    evolution: EvolutionSandbox,
+    resend: ResendSandbox,
+    tiss: TissSandbox,
+    smtp: SmtpSandbox,
+}
+
+impl Providers {
+    /// All of them; those that report do so to the server of that place.
+    async fn start(place: &Place) -> Providers {
+        let report = |channel: &str| format!("{}/v1/receipts/{channel}", place.url());
+        let token = BTreeMap::from([("authorization".to_owned(), format!("Bearer {EVOLUTION_TOKEN}"))]);
+        let hook = Hook { url: report("whatsapp").parse().unwrap(), headers: token, by_events: false };
+        let time = SystemClock::new();
+        Providers {
+            evolution: EvolutionSandbox::start(
+                ANYWHERE,
+                evolution::Options {
+                    api_key: Secret::new(EVOLUTION_KEY),
+                    hook: Some(hook),
+                    receipt_gap: Duration::from_millis(20),
+                    ..evolution::Options::default()
+                },
+            )
+            .await
+            .unwrap(),
+            resend: ResendSandbox::start(
+                ANYWHERE,
+                &resend::Options {
+                    api_key: Some(Secret::new(RESEND_KEY)),
+                    reports: Some((report("resend"), Secret::new(RESEND_SECRET))),
+                    clock: Some(Arc::new(move || time.now())),
+                    ..resend::Options::default()
+                },
+            )
+            .await
+            .unwrap(),
+            tiss: TissSandbox::start(
+                ANYWHERE,
+                &TissOptions {
+                    login: Some(("clinic".to_owned(), TISS_PASSWORD.to_owned())),
+                    ..TissOptions::default()
+                },
+            )
+            .await
+            .unwrap(),
+            smtp: SmtpSandbox::start(
+                ANYWHERE,
+                &smtp::Options {
+                    user: Some(("clinic".to_owned(), Secret::new(SMTP_PASSWORD))),
+                    keep: true,
+                    greylist_seconds: 1,
+                    ..smtp::Options::default()
+                },
+            )
+            .await
+            .unwrap(),
+        }
+    }
+
+    fn config(&self) -> String {
+        format!(
+            r#"
+[channels.whatsapp]
+kind = "evolution"
+base_url = "{}"
+instance = "sandbox"
+api_key = "${{EVOLUTION_KEY}}"
+receipt_secret = "${{EVOLUTION_TOKEN}}"
+probe_every = "1s"
+[channels.whatsapp.retry]
+delays = ["20ms", "20ms", "20ms"]
+[channels.resend]
+kind = "resend"
+base_url = "{}"
+api_key = "${{RESEND_KEY}}"
+from = "Clínica <mail@clinic.example>"
+receipt_secret = "${{RESEND_SECRET}}"
+rate = "50/s"
+[channels.resend.retry]
+delays = ["20ms", "20ms", "20ms"]
+[channels.claims]
+kind = "tiss"
+url = "{}"
+registro_ans = "123456"
+provider = "0001"
+login = "clinic"
+password = "${{TISS_PASSWORD}}"
+[channels.claims.retry]
+base = "20ms"
+floor = "20ms"
+cap = "50ms"
+[channels.email]
+kind = "smtp"
+url = "smtp://{}"
+tls = "none"
+username = "clinic"
+password = "${{SMTP_PASSWORD}}"
+from = "Clínica <mail@clinic.example>"
+[channels.email.retry]
+base = "20ms"
+cap = "50ms"
+"#,
+            self.evolution.url(),
+            self.resend.url(),
+            self.tiss.url(),
+            self.smtp.address,
+        )
+    }
+}
+
+fn serve(place: &Place, config: &str) -> Server {
+    std::fs::write(place.folder.path().join("pombo.toml"), config).unwrap();
+    let mut command = Command::new(binary());
+    command
+        .env("EVOLUTION_KEY", EVOLUTION_KEY)
+        .env("EVOLUTION_TOKEN", EVOLUTION_TOKEN)
+        .env("RESEND_KEY", RESEND_KEY)
+        .env("RESEND_SECRET", RESEND_SECRET)
+        .env("SMTP_PASSWORD", SMTP_PASSWORD)
+        .env("TISS_PASSWORD", TISS_PASSWORD)
+        .env("POMBO_LOG", "debug");
+    place.start_with(command, &place.data())
+}
+
+async fn send(client: &Client, message: &Value) -> String {
+    let answer = client.post("/v1/messages", Payload::json(message)).await.unwrap();
+    answer["id"].as_str().unwrap().to_owned()
+}
+
+/// Looks at the message until it is as wanted.
+async fn follow(client: &Client, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    for _ in 0..1_500 {
+        let message = client.get(&format!("/v1/messages/{id}")).await.unwrap();
+        if wanted(&message) {
+            return message;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it never came to that: {}", client.get(&format!("/v1/messages/{id}")).await.unwrap());
+}
+
+fn ended(message: &Value) -> bool {
+    matches!(message["state"].as_str(), Some("sent" | "failed"))
+}
+
+fn lot(number: &str) -> String {
+    format!(
+        "<ans:loteGuias xmlns:ans=\"http://www.ans.gov.br/padroes/tiss/schemas\"><ans:numeroLote>{number}</ans:numeroLote>\
+         <ans:guiasTISS><ans:guiaConsulta><ans:beneficiario>Canário Oitenta</ans:beneficiario></ans:guiaConsulta>\
+         </ans:guiasTISS></ans:loteGuias>"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ CF-3, CF-5, CF-6, ML-9, OB-2
+async fn every_channel_delivers_fails_plainly_and_keeps_persons_and_secrets_to_itself() {
+    let place = Place::new();
+    let providers = Providers::start(&place).await;
+    let server = serve(&place, &providers.config());
+    place.ready().await;
+    let client = place.client();
+    let template =
+        json!({"subject": "Oi {{ name }}", "text": "Oi {{ name }}", "whatsapp": "Oi *{{ name }}*"});
+    client.call(http::Method::PUT, "/v1/templates/oi", Payload::json(&template)).await.unwrap();
+
+    let words = json!({"text": "canary-words-9901"});
+    let mail = json!({"subject": "canary-subject-9902", "text": "canary-words-9901"});
+    let claim = |number: &str| json!({"xml": lot(number)});
+    let payload = json!({"name": "Canário"});
+    let phone = |to: &str| json!({"channel": "whatsapp", "to": to, "content": words});
+    let by_mail = |channel: &str, to: &str| json!({"channel": channel, "to": to, "content": mail});
+    let by_claim = |number: &str| json!({"channel": "claims", "to": "operadora", "reference": format!("CLM-A-{number}"), "content": claim(number)});
+    let templated =
+        |channel: &str, to: &str| json!({"channel": channel, "to": to, "template": "oi", "payload": payload});
+    let sent = "sent";
+    let cases: Vec<(Value, &str, Option<&str>)> = vec![
+        (phone("+55 (11) 98877-6655"), sent, None),
+        (templated("whatsapp", "+5511988776644"), sent, None),
+        (phone("+5511988770503"), sent, None),
+        (phone("+5511988770404"), "failed", Some("invalid_recipient")),
+        (by_mail("email", "canary.person@clients.example"), sent, None),
+        (templated("email", "canary.person@clients.example"), sent, None),
+        (by_mail("email", "greylist@clients.example"), sent, None),
+        (by_mail("email", "unknown@clients.example"), "failed", Some("invalid_recipient")),
+        (by_mail("resend", "canary.person@clients.example"), sent, None),
+        (templated("resend", "canary.person@clients.example"), sent, None),
+        (by_mail("resend", "flaky@clients.example"), sent, None),
+        (by_mail("resend", "invalid@clients.example"), "failed", None),
+        (by_claim("70100"), sent, None),
+        (by_claim("79109"), sent, None),
+        (by_claim("79103"), sent, None),
+        (by_claim("71001"), "failed", Some("invalid_patient_data")),
+    ];
+    for (request, state, category) in &cases {
+        let id = send(&client, request).await;
+        let message = follow(&client, &id, ended).await;
+        assert_eq!(message["state"], **state, "{message}");
+        if let Some(category) = category {
+            assert_eq!(message["last_error"]["category"], **category, "{message}");
+        }
+        let error = message["last_error"]["text"].as_str().unwrap_or_default();
+        for canary in ["988770404", "canary", "unknown@"] {
+            assert!(!error.contains(canary), "a person shows in {error}");
+        }
+    }
+
+    // Lost after it was taken, refused as a duplicate at the second try: it was accepted.
+    let lost = follow(&client, &send(&client, &by_claim("89103")).await, ended).await;
+    assert_eq!((lost["state"].as_str(), lost["attempt_count"].as_u64()), (Some("sent"), Some(2)), "{lost}");
+    assert_eq!(providers.tiss.lot("89103").received, 2);
+
+    // A template that cannot be rendered calls nobody.
+    let before = providers.resend.stats();
+    let broken =
+        json!({"channel": "resend", "to": "canary.person@clients.example", "template": "oi", "payload": {}});
+    let dead = follow(&client, &send(&client, &broken).await, ended).await;
+    assert_eq!(
+        (dead["state"].as_str(), dead["failure_reason"].as_str()),
+        (Some("failed"), Some("permanent_error"))
+    );
+    assert_eq!(dead["last_error"]["category"], "template_error", "{dead}");
+    assert_eq!(providers.resend.stats().total, before.total);
+
+    // What providers report later moves `delivery`, and nothing else.
+    for (request, delivery) in [
+        (phone("+5511988776633"), "read"),
+        (phone("+5511988770463"), "failed"),
+        (by_mail("resend", "ok@clients.example"), "delivered"),
+        (by_mail("resend", "bounced@clients.example"), "bounced"),
+        (by_mail("resend", "complained@clients.example"), "complained"),
+    ] {
+        let id = send(&client, &request).await;
+        let message = follow(&client, &id, |message| message["delivery"] == delivery).await;
+        assert_eq!(message["state"], "sent");
+    }
+    let forged =
+        client.post("/v1/receipts/whatsapp", Payload::json(&json!({"event": "messages.update"}))).await;
+    assert!(forged.is_err(), "a report without the token is refused");
+
+    assert!(server.terminate().await.success());
+    let said = place.said();
+    assert!(said.contains("\"sent\"") || said.contains("retry scheduled"), "there is a log to look at");
+    let canaries = [
+        EVOLUTION_KEY,
+        EVOLUTION_TOKEN,
+        RESEND_KEY,
+        "canary-resend-secret",
+        RESEND_SECRET,
+        SMTP_PASSWORD,
+        TISS_PASSWORD,
+        "canary-words",
+        "canary-subject",
+        "canary.person",
+        "98877",
+        "Canário",
+        "unknown@",
+    ];
+    for canary in canaries {
+        let line = said.lines().find(|line| line.contains(canary));
+        assert_eq!(line, None, "`{canary}` shows in the log");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ CF-7, CB-2
+async fn a_logged_out_instance_holds_its_channel_and_goes_on_by_itself_once_it_is_back() {
+    let place = Place::new();
+    let providers = Providers::start(&place).await;
+    providers.evolution.set_state(State::Close);
+    let _server = serve(&place, &providers.config());
+    place.ready().await;
+    let client = place.client();
+    let channel = || async {
+        let list = client.get("/v1/channels").await.unwrap();
+        let items = list["items"].as_array().unwrap().clone();
+        items.into_iter().find(|it| it["name"] == "whatsapp").unwrap()
+    };
+    let mut held = channel().await;
+    for _ in 0..500 {
+        if held["destinations"][0]["state"] == "held" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        held = channel().await;
+    }
+    assert_eq!(held["destinations"][0]["state"], "held", "{held}");
+    assert_eq!(held["destinations"][0]["destination"], "sandbox");
+
+    let request = json!({"channel": "whatsapp", "to": "+5511988776655", "content": {"text": "oi"}});
+    let id = send(&client, &request).await;
+    let waits = client.get(&format!("/v1/messages/{id}")).await.unwrap();
+    assert_eq!(
+        (waits["state"].as_str(), waits["attempt_count"].as_u64()),
+        (Some("pending"), Some(0)),
+        "{waits}"
+    );
+
+    providers.evolution.set_state(State::Open);
+    let message = follow(&client, &id, ended).await;
+    assert_eq!((message["state"].as_str(), message["attempt_count"].as_u64()), (Some("sent"), Some(1)));
+    assert_eq!(channel().await["state"], "ok");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ CB-1; RELIABILITY 31, 34
+async fn an_outage_of_one_destination_loses_nothing_delays_nobody_else_and_ends_without_a_herd() {
+    const PACE: Duration = Duration::from_millis(20);
+    const BEFORE: usize = 250;
+    const DURING: usize = 500;
+    let place = Place::new();
+    let (bad, good) = (start_evolution().await, start_evolution().await);
+    let channel = |name: &str, url: String| {
+        format!(
+            "[channels.{name}]\nkind = \"evolution\"\nbase_url = \"{url}\"\ninstance = \"sandbox\"\n\
+             api_key = \"${{EVOLUTION_KEY}}\"\nprobe_every = \"1h\"\n\
+             [channels.{name}.breaker]\nfirst_probe = \"500ms\"\nslowest_probe = \"1s\"\n\
+             [channels.{name}.retry]\ndelays = [\"100ms\", \"200ms\", \"400ms\"]\n"
+        )
+    };
+    let config = format!("{}{}", channel("bad", bad.url()), channel("good", good.url()));
+    let _server = serve(&place, &config);
+    place.ready().await;
+    let client = place.client();
+
+    // One message to each every 20 ms, in three parts: quiet times, the outage, and after it.
+    let mut ticks = tokio::time::interval(PACE);
+    let mut made = 0usize;
+    let mut most_behind = 0u64;
+    let mut produce = async |count: usize, made: &mut usize, most_behind: &mut u64| {
+        for _ in 0..count {
+            ticks.tick().await;
+            *made += 1;
+            for name in ["bad", "good"] {
+                let to = format!("+55119{:04}1234", 6_000 + *made);
+                send(&client, &json!({"channel": name, "to": to, "content": {"text": "oi"}})).await;
+            }
+            *most_behind = (*most_behind).max(*made as u64 - good.stats().sent);
+        }
+    };
+    produce(BEFORE, &mut made, &mut most_behind).await;
+    bad.set_outage(true);
+    let calls_before = bad.stats().received;
+    produce(DURING, &mut made, &mut most_behind).await;
+    let calls = bad.stats().received - calls_before;
+    assert!(
+        calls < 200,
+        "the breaker spares a destination that is down: {calls} calls for {DURING} messages"
+    );
+    assert!(most_behind < 60, "the other destination was {most_behind} messages behind");
+    let waiting = made as u64 - bad.stats().sent;
+    assert!(waiting >= DURING as u64 - 5, "{waiting} wait");
+
+    bad.set_outage(false);
+    let clock = SystemClock::new();
+    let mut samples = vec![(clock.now(), bad.stats().sent)];
+    let wanted = made as u64;
+    while bad.stats().sent < wanted {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        samples.push((clock.now(), bad.stats().sent));
+        if samples.len() == 600 {
+            let failed = client.get("/v1/messages?state=failed").await.unwrap();
+            let pending = client.get("/v1/messages?state=pending").await.unwrap();
+            panic!("{} of {wanted} after a minute; failed {failed}, pending {pending}", bad.stats().sent);
+        }
+    }
+    // In no stretch of three seconds more than twice the pace of quiet times, which was at most 50 a second.
+    for (n, (from, before)) in samples.iter().enumerate() {
+        let later =
+            samples[n..].iter().take_while(|(at, _)| at.since(*from).millis() <= 3_000).last().unwrap();
+        let allowed = 100 * later.0.since(*from).millis().max(1_000) / 1_000 + 10;
+        assert!(later.1 - before <= allowed, "{} within {}", later.1 - before, later.0.since(*from));
+    }
+    let dead = client.get("/v1/messages?state=failed").await.unwrap();
+    assert_eq!(dead["items"], json!([]), "nothing is dead because of waiting");
+    assert_eq!((bad.stats().sent, good.stats().sent), (wanted, wanted));
+}
+
+async fn start_evolution() -> EvolutionSandbox {
+    let options = evolution::Options { api_key: Secret::new(EVOLUTION_KEY), ..evolution::Options::default() };
+    EvolutionSandbox::start(ANYWHERE, options).await.unwrap()
+}
