@@ -110,7 +110,9 @@ impl Sqlite {
         for (id, name, weight) in rows::queues(&self.file.db)? {
             self.board.add(id, name, weight);
         }
-        self.board.blocks = rows::blocks(&self.file.db)?.into_iter().collect();
+        for (place, block) in rows::blocks(&self.file.db)? {
+            self.board.put_block(&place, block, Time::default());
+        }
         if life == Life::New {
             self.board.probe_all();
         }
@@ -235,8 +237,7 @@ impl Sqlite {
             sql!("block_put"),
             params![place.channel.as_str(), place.destination.as_deref().unwrap_or(""), body],
         )?;
-        self.board.blocks.insert(place.clone(), block.clone());
-        self.board.reseat_behind(place, now);
+        self.board.put_block(place, block.clone(), now);
         Ok(block)
     }
 

@@ -74,12 +74,12 @@ impl Traffic {
         self.flows.get(place).copied().unwrap_or_default().opens()
     }
 
-    /// So many messages passed a place.
-    pub(crate) fn passed(&mut self, place: &Place, block: Option<&Block>, count: usize, now: Time) {
-        if let Some(rate) = self.rate(place, block, now) {
-            let flow = self.flows.entry(place.clone()).or_default();
-            *flow = flow.after(count, rate, now);
-        }
+    /// So many messages passed a place. Says whether that leaves less room for others.
+    pub(crate) fn passed(&mut self, place: &Place, block: Option<&Block>, count: usize, now: Time) -> bool {
+        let Some(rate) = self.rate(place, block, now) else { return false };
+        let flow = self.flows.entry(place.clone()).or_default();
+        *flow = flow.after(count, rate, now);
+        true
     }
 
     /// How many retries may go to a destination before what is new.

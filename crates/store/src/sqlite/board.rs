@@ -83,6 +83,8 @@ pub(super) struct Board {
     by_place: HashMap<Place, Vec<QueueId>>,
     lanes: HashMap<LaneName, Lane>,
     pub(super) blocks: BTreeMap<Place, Block>,
+    /// No pause and no ramp among them ends earlier.
+    next_end: Option<Time>,
     pub(super) traffic: Traffic,
     /// Holds through which a probe is on its way.
     probing: HashSet<Place>,
@@ -282,15 +284,14 @@ impl Board {
     /// First attempts and retries of the queue set out.
     pub(super) fn passed(&mut self, name: &QueueName, first: usize, retries: usize, now: Time) {
         let places = places(name);
-        for place in &places {
-            self.traffic.passed(place, self.blocks.get(place), first + retries, now);
+        self.traffic.charged(&places[1], first, retries, now);
+        if self.blocks.is_empty() && self.traffic.is_free() {
+            return;
         }
-        let [_, destination] = places;
-        self.traffic.charged(&destination, first, retries, now);
-        // Other queues behind the same places have less room now.
-        if !(self.blocks.is_empty() && self.traffic.is_free()) {
-            self.reseat_behind(&destination, now);
-            self.reseat_behind(&Place { destination: None, ..destination }, now);
+        for place in &places {
+            if self.traffic.passed(place, self.blocks.get(place), first + retries, now) {
+                self.reseat_behind(place, now);
+            }
         }
     }
 
@@ -308,10 +309,23 @@ impl Board {
     }
 
     /// Pauses and ramps that are over, and what follows each.
-    pub(super) fn ended(&self, now: Time) -> Vec<(Place, Option<Block>)> {
-        let over = |block: &Block| block.kind.passes() && block.gate(now) == Gate::Open;
-        let ended = self.blocks.iter().filter(|(_, block)| over(block));
-        ended.map(|(place, block)| (place.clone(), block.ended(now))).collect()
+    pub(super) fn ended(&mut self, now: Time) -> Vec<(Place, Option<Block>)> {
+        if self.next_end.is_none_or(|end| now < end) {
+            return Vec::new();
+        }
+        let passing = self.blocks.iter().filter(|(_, block)| block.kind.passes());
+        let (over, left): (Vec<_>, Vec<_>) = passing.partition(|(_, block)| block.gate(now) == Gate::Open);
+        self.next_end = left.iter().filter_map(|(_, block)| block.until).min();
+        over.into_iter().map(|(place, block)| (place.clone(), block.ended(now))).collect()
+    }
+
+    /// Puts a block at a place, in the stead of any that was there.
+    pub(super) fn put_block(&mut self, place: &Place, block: Block, now: Time) {
+        if block.kind.passes() {
+            self.next_end = [self.next_end, block.until].into_iter().flatten().min();
+        }
+        self.blocks.insert(place.clone(), block);
+        self.reseat_behind(place, now);
     }
 
     /// A probe of these holds sets out: nothing else passes them until it is back.
