@@ -1,5 +1,6 @@
 //! What HTTP answers have in common, whoever gives them: their words and their hints.
 
+use http::StatusCode;
 use http::header::{HeaderMap, HeaderValue};
 use pombo_kernel::reply::Refusal;
 use url::{Position, Url};
@@ -25,6 +26,11 @@ pub(crate) fn refusal(answer: &Answer) -> Refusal {
         hints: hints(&answer.headers),
         ..Refusal::default()
     }
+}
+
+/// Whether a gateway speaks for a server that it lost on the way: what was sent may have arrived.
+pub(crate) fn is_lost_on_the_way(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 502 | 504 | 520..=527)
 }
 
 /// The start of a body as text that any store can hold: valid, bounded, without NUL.

@@ -140,6 +140,11 @@ fn outcome(channel: Option<&ChannelSetup>, end: End, now: Time) -> (Outcome, Opt
     };
     let meaning = channel.and_then(|channel| channel.rules.classify(&reply)).unwrap_or_else(not_configured);
     let heard = if matches!(reply, Reply::Refused(_)) { Heard::Provider } else { Heard::Nobody };
+    // Where each destination has a server of its own, what one has against us says nothing of the others.
+    let apart =
+        channel.is_some_and(|it| matches!(it.destination, Destination::Host | Destination::Recipient));
+    let scope = if apart && heard == Heard::Provider { Scope::Destination } else { meaning.scope };
+    let meaning = Meaning { scope, ..meaning };
     let (certainty, hint, code, text) = match reply {
         Reply::Accepted(_) => (Certainty::NotSent, None, None, String::new()),
         Reply::Refused(refusal) => {

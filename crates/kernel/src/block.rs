@@ -55,6 +55,9 @@ pub struct Block {
     /// A breaker's first and longest wait for a probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience: Option<(Span, Span)>,
+    /// What was left of a ramp when this came in its way: what waited then still waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unramped: Option<Span>,
 }
 
 /// What a settlement does to the block in front of its queue.
@@ -107,7 +110,7 @@ const LONGEST_RAMP: Span = Span::from_hours(24);
 
 impl Block {
     fn new(kind: BlockKind, reason: String, now: Time, until: Option<Time>) -> Block {
-        Block { kind, reason, since: now, until, probes: 0, steady: None, patience: None }
+        Block { kind, reason, since: now, until, probes: 0, steady: None, patience: None, unramped: None }
     }
 
     /// A hold for a fault of ours, with the next probe later each time.
@@ -143,12 +146,14 @@ impl Block {
         Block { until: block.until.max(Some(now + block.probe_wait())), ..block }
     }
 
-    /// What comes after a hold or a breaker: a ramp, a quarter longer than the outage was and a little more.
+    /// What comes after a hold or a breaker: a ramp, a quarter longer than the outage was and a little more, and as
+    /// much longer as one before it was cut short.
     ///
     /// What has waited goes at not quite twice the pace of quiet times, together with what is new, so the queue
     /// shrinks as fast as it grew and the destination is not overrun.
     pub fn ramp(&self, now: Time) -> Block {
-        let length = (now.since(self.since).scaled(RAMP_LENGTH) + RAMP_MORE).min(LONGEST_RAMP);
+        let own = now.since(self.since).scaled(RAMP_LENGTH) + RAMP_MORE;
+        let length = (own + self.unramped.unwrap_or_default()).min(LONGEST_RAMP);
         let reason = "what has waited is let go slowly".to_owned();
         let steady = self.steady.unwrap_or(SLOWEST_RAMP);
         Block { steady: Some(steady), ..Block::new(BlockKind::Ramp, reason, now, Some(now + length)) }
@@ -173,18 +178,23 @@ impl Block {
     pub fn merged(self, newer: Block) -> Block {
         use BlockKind::{Breaker, Hold, Operator, Pause, Ramp};
         let until = self.until.max(newer.until);
-        let steady = self.steady.max(newer.steady);
+        // What was known first: on a ramp more than usual is taken.
+        let steady = self.steady.or(newer.steady);
+        let unramped = match self.kind {
+            Ramp => self.until.map(|until| until.since(newer.since)),
+            _ => self.unramped,
+        };
         match (self.kind, newer.kind) {
             (_, Operator) => newer,
             (Operator, _) => self,
-            (Ramp, Hold | Breaker) => Block { steady, ..newer },
+            (Ramp, Hold | Breaker | Pause) => Block { steady, unramped, ..newer },
             (Ramp, Ramp) => newer,
-            (Ramp, Pause) | (Pause, Ramp) => Block { steady, ..newer },
-            (Pause, Pause) => Block { since: self.since, until, ..newer },
+            (Pause, Ramp) => Block { steady, ..newer },
+            (Pause, Pause) => Block { since: self.since, until, steady, unramped, ..newer },
             (Hold, Breaker | Ramp | Pause) | (Breaker, Ramp | Pause) => Block { until, steady, ..self },
             (Hold | Breaker | Pause, Hold) | (Breaker | Pause, Breaker) => {
                 let probes = self.probes.max(newer.probes);
-                Block { since: self.since, until, probes, steady, ..newer }
+                Block { since: self.since, until, probes, steady, unramped, ..newer }
             }
         }
     }
@@ -311,7 +321,31 @@ mod tests {
     fn a_destination_that_fails_again_on_the_ramp_is_closed_again_with_what_was_known_of_it() {
         let steady = Some(Rate::per_second(50));
         let ramp = Block { steady, ..Block::hold("x".into(), 0, NOW) }.ramp(NOW);
-        let again = ramp.merged(Block::breaker("down".into(), &Limits::default(), NOW));
+        let again = ramp.clone().merged(Block::breaker("down".into(), &Limits::default(), NOW));
         assert_eq!((again.kind, again.steady), (BlockKind::Breaker, steady));
+        let overrun = Some(Rate::per_second(90));
+        let again = ramp.merged(Block { steady: overrun, ..again });
+        assert_eq!(again.steady, steady, "what the ramp itself let go is not what is usual");
+    }
+
+    #[test] // REQ CB-1
+    fn what_cuts_a_ramp_short_is_followed_by_the_rest_of_it() {
+        let steady = Some(Rate::per_second(50));
+        let outage = Block { steady, ..Block::breaker("down".into(), &Limits::default(), NOW) };
+        let back = NOW + Span::from_hours(2);
+        let ramp = outage.ramp(back);
+        let planned = ramp.until.unwrap();
+        let then = back + Span::from_mins(1);
+        let second = Span::from_secs(1);
+        let pause = |at: Time| Block::pause("429".into(), at + second, at);
+        let paused = ramp.clone().merged(pause(then)).merged(pause(then));
+        let after_pause = paused.ended(then + second).unwrap();
+        let broken = ramp.merged(Block::breaker("down again".into(), &Limits::default(), then));
+        let broken = broken.merged(Block::hold("401".into(), 0, then));
+        let after_breaker = broken.ramp(then + second);
+        for (what, next) in [("a pause", after_pause), ("a breaker", after_breaker)] {
+            assert!(next.until.unwrap() >= planned, "after {what}: {:?}, planned {planned:?}", next.until);
+            assert_eq!(next.steady, steady, "{what}");
+        }
     }
 }

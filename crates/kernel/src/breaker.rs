@@ -35,6 +35,9 @@ pub struct Limits {
     pub percent: u8,
     /// Attempts within the minute before the share is looked at.
     pub volume: u16,
+    /// How long the failures must have gone on, unless there are ten times as many: what passes by itself within a few
+    /// retries is no outage.
+    pub lasting: Span,
     /// From its opening to the first probe. Each failed probe doubles it.
     pub first_probe: Span,
     /// The longest wait between probes.
@@ -47,6 +50,7 @@ impl Default for Limits {
             failures: 10,
             percent: 50,
             volume: 20,
+            lasting: Span::from_secs(10),
             first_probe: Span::from_secs(5),
             slowest_probe: Span::from_mins(1),
         }
@@ -54,6 +58,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The same for a destination that has only just come back: it has to prove itself, so three failures are enough.
+    pub fn on_ramp(self) -> Limits {
+        Limits { failures: self.failures.min(3), lasting: Span::ZERO, ..self }
+    }
+
     /// What is wrong with them: the key, why, and what to write instead.
     pub fn problems(&self) -> Vec<(&'static str, String, &'static str)> {
         let mut found = Vec::new();
@@ -101,6 +110,9 @@ pub struct Meter {
     /// Attempts a second, when it was last well.
     usual: Option<Rate>,
     in_a_row: u16,
+    /// When the first failure of the row was seen, and the first of those that are counted.
+    row_since: Time,
+    ill_since: Option<Time>,
     /// Different messages that failed since one did not, and at all, as many as are needed.
     row: Witnesses,
     all: Witnesses,
@@ -138,21 +150,36 @@ impl Meter {
                 self.in_a_row = 0;
                 self.row.0.clear();
                 self.usual = Some(self.rate(now));
+                let (well, ill) = self.counts();
+                if ill * 100 < (well + ill) * u64::from(limits.percent) {
+                    self.ill_since = None;
+                }
                 return None;
             }
             Sign::Ill => {
                 part.ill = part.ill.saturating_add(1);
+                if self.in_a_row == 0 {
+                    self.row_since = now;
+                }
+                self.ill_since.get_or_insert(now);
                 self.in_a_row = self.in_a_row.saturating_add(1);
                 self.row.add(message);
                 self.all.add(message);
             }
         }
-        if limits.failures > 0 && self.in_a_row >= limits.failures && self.row.enough() {
+        let lasted = |since: Time, count: u64, least: u16| {
+            now.since(since) >= limits.lasting || count >= 10 * u64::from(least)
+        };
+        let row = u64::from(self.in_a_row);
+        let long = self.in_a_row >= limits.failures && lasted(self.row_since, row, limits.failures);
+        if limits.failures > 0 && long && self.row.enough() {
             return Some(format!("{} attempts in a row failed", self.in_a_row));
         }
         let (well, ill) = self.counts();
         let (all, share) = (well + ill, ill * 100 / (well + ill).max(1));
-        let judged = all >= u64::from(limits.volume) && self.all.enough();
+        let judged = all >= u64::from(limits.volume)
+            && lasted(self.ill_since.unwrap_or(now), all, limits.volume)
+            && self.all.enough();
         if limits.percent > 0 && judged && share >= u64::from(limits.percent) {
             return Some(format!("{ill} of {all} attempts within a minute failed"));
         }
@@ -220,9 +247,18 @@ mod tests {
     }
 
     #[test] // REQ CB-1
-    fn failures_in_a_row_open_it() {
+    fn failures_in_a_row_that_go_on_open_it() {
         let opened = play([Sign::Ill; 20]).unwrap();
-        assert_eq!(opened, (10, "10 attempts in a row failed".to_owned()));
+        assert_eq!(opened, (11, "11 attempts in a row failed".to_owned()));
+    }
+
+    #[test] // REQ CB-1
+    fn what_passes_within_a_few_retries_is_no_outage_and_a_flood_of_failures_is_one_at_once() {
+        let mut meter = Meter::default();
+        let limits = Limits::default();
+        let mut at_once = |count: i64| (0..count).find_map(|n| meter.note(Sign::Ill, MessageKey(n), &limits, at(0)));
+        assert_eq!(at_once(99), None);
+        assert_eq!(at_once(1).as_deref(), Some("100 attempts in a row failed"));
     }
 
     #[test] // REQ CB-1
@@ -253,7 +289,7 @@ mod tests {
     #[test]
     fn what_was_more_than_a_minute_ago_is_forgotten() {
         let mut meter = Meter::default();
-        let limits = Limits { failures: 0, ..Limits::default() };
+        let limits = Limits { failures: 0, lasting: Span::ZERO, ..Limits::default() };
         for n in 0..19 {
             assert_eq!(meter.note(Sign::Ill, MessageKey(n), &limits, at(0)), None);
         }

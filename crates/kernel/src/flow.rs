@@ -111,12 +111,20 @@ const TOGETHER: i64 = 50_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     next: i64,
+    /// When it was last used.
+    at: i64,
 }
 
 impl Flow {
+    /// When the next message is due. A flow that was last used in the future begins anew: the clock was set back, and
+    /// nobody waits for it to catch up.
+    fn next(self, now: Time) -> i64 {
+        if micros(now) < self.at { micros(now) } else { self.next }
+    }
+
     /// How many messages may go at once at `now`.
     pub fn room(self, rate: Rate, now: Time) -> usize {
-        let ahead = self.next - micros(now);
+        let ahead = self.next(now) - micros(now);
         if ahead > TOGETHER {
             return 0;
         }
@@ -126,12 +134,13 @@ impl Flow {
     /// The flow after `count` messages went at `now`.
     pub fn after(self, count: usize, rate: Rate, now: Time) -> Flow {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        Flow { next: self.next.max(micros(now)).saturating_add(rate.gap().saturating_mul(count)) }
+        let (next, at) = (self.next(now), micros(now));
+        Flow { next: next.max(at).saturating_add(rate.gap().saturating_mul(count)), at }
     }
 
-    /// When there is room again.
-    pub fn opens(self) -> Time {
-        Time::from_millis((self.next.saturating_sub(TOGETHER).saturating_add(999)).div_euclid(1_000))
+    /// When there is room again, as seen at `now`.
+    pub fn opens(self, now: Time) -> Time {
+        Time::from_millis((self.next(now).saturating_sub(TOGETHER).saturating_add(999)).div_euclid(1_000))
     }
 }
 
@@ -243,14 +252,29 @@ mod tests {
             let now = NOW + Span::from_millis(ms);
             let room = flow.room(rate, now);
             if room > 0 {
-                assert!(flow.opens() <= now);
+                assert!(flow.opens(now) <= now);
                 flow = flow.after(room, rate, now);
                 sent += room;
             } else {
-                assert!(flow.opens() > now);
+                assert!(flow.opens(now) > now);
             }
         }
         assert!((199..=202).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_stops_no_flow() {
+        let rate = Rate::per_second(2);
+        let tomorrow = NOW + Span::from_hours(24);
+        let flow = Flow::default().after(1, rate, tomorrow);
+        assert_eq!(flow.room(rate, NOW), 1);
+        assert!(flow.opens(NOW) <= NOW);
+        let flow = flow.after(1, rate, NOW);
+        assert_eq!(
+            [0, 500].map(|ms| flow.room(rate, NOW + Span::from_millis(ms))),
+            [0, 1],
+            "and at its pace"
+        );
     }
 
     proptest! {

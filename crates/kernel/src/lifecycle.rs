@@ -142,7 +142,8 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
                 (Some(_), _) => BlockChange::Lift,
                 (None, Some(pause)) => {
                     let reason = "the provider takes no more until its limit is reset".to_owned();
-                    BlockChange::Set(case.health, Block::pause(reason, now + pause, now))
+                    let until = now + pause.min(case.policy.max_hint);
+                    BlockChange::Set(case.health, Block::pause(reason, until, now))
                 }
                 (None, None) => BlockChange::Keep,
             };
@@ -524,11 +525,18 @@ mod tests {
         let hints = [("ratelimit-limit", "10"), ("ratelimit-remaining", "0"), ("ratelimit-reset", "1")];
         let hints = hints.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let account = Case { health: Scope::Channel, ..case(made(0), &policy) };
+        let limited = hints.clone();
         let outcome = Outcome::Sent(Receipt { hints, ..Receipt::default() });
         let sent = settle(account, outcome, NOW, &mut Dice::seeded(1));
         assert_eq!((sent.next, sent.rate), (Next::Sent(Receipt::default()), Some(Rate::per_second(9))));
         let BlockChange::Set(Scope::Channel, pause) = sent.block else { panic!("{:?}", sent.block) };
         assert_eq!((pause.kind, pause.until), (BlockKind::Pause, Some(NOW + Span::from_secs(1))));
+        let patient = Policy { max_hint: Span::from_millis(400), ..policy.clone() };
+        let case = Case { policy: &patient, ..account };
+        let outcome = Outcome::Sent(Receipt { hints: limited, ..Receipt::default() });
+        let sent = settle(case, outcome, NOW, &mut Dice::seeded(1));
+        let BlockChange::Set(_, pause) = sent.block else { panic!("{:?}", sent.block) };
+        assert_eq!(pause.until, Some(NOW + Span::from_millis(400)), "no longer than a hint may be");
     }
 
     #[test] // REQ ML-5

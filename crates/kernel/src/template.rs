@@ -23,6 +23,8 @@ use crate::kind::ChannelKind;
 
 /// Steps that one part may take.
 const FUEL: u64 = 100_000;
+/// What a payload may hold in all: objects, lists and single values. One step may compare two lists, item by item.
+pub const PAYLOAD_VALUES_MAX: usize = 5_000;
 /// What a rendered message may hold in all, in bytes.
 pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 /// The longest part of a template, in bytes.
@@ -125,6 +127,8 @@ pub enum RenderError {
     /// It has nothing for a channel of that kind.
     #[error("{0}")]
     NoBody(String),
+    #[error("the payload holds more than {PAYLOAD_VALUES_MAX} values")]
+    PayloadTooLarge,
     #[error("{}{}: {reason}", part.as_str(), line.map(|line| format!(", line {line}")).unwrap_or_default())]
     Part { part: Part, line: Option<usize>, reason: String },
 }
@@ -160,7 +164,8 @@ impl Compiled {
     /// The content for a channel of this kind, with the payload's names filled in.
     pub fn render(&self, kind: ChannelKind, payload: &Value) -> Result<Value, RenderError> {
         let wanted = self.template.body_for(kind).map_err(RenderError::NoBody)?;
-        let context = context(payload);
+        let mut values = PAYLOAD_VALUES_MAX;
+        let context = context(payload, &mut values).ok_or(RenderError::PayloadTooLarge)?;
         let mut left = OUTPUT_BYTES_MAX;
         let mut content = Map::new();
         for (name, part) in wanted {
@@ -190,9 +195,10 @@ impl Compiled {
     }
 }
 
-/// The payload, as the engine knows values.
-fn context(payload: &Value) -> minijinja::Value {
-    match payload {
+/// The payload, as the engine knows values; nothing if there are more of them than are `left`.
+fn context(payload: &Value, left: &mut usize) -> Option<minijinja::Value> {
+    *left = left.checked_sub(1)?;
+    Some(match payload {
         Value::Null => minijinja::Value::from(()),
         Value::Bool(it) => minijinja::Value::from(*it),
         Value::Number(it) => match (it.as_i64(), it.as_u64()) {
@@ -201,11 +207,16 @@ fn context(payload: &Value) -> minijinja::Value {
             (None, None) => minijinja::Value::from(it.as_f64().unwrap_or_default()),
         },
         Value::String(it) => minijinja::Value::from(it.as_str()),
-        Value::Array(items) => items.iter().map(context).collect(),
-        Value::Object(members) => {
-            minijinja::Value::from_pairs(members.iter().map(|(name, value)| (name.as_str(), context(value))))
+        Value::Array(items) => {
+            let items: Option<Vec<_>> = items.iter().map(|item| context(item, left)).collect();
+            items?.into_iter().collect()
         }
-    }
+        Value::Object(members) => {
+            let member = |(name, value): (&String, &Value)| Some((name.clone(), context(value, left)?));
+            let members: Option<Vec<_>> = members.iter().map(member).collect();
+            minijinja::Value::from_pairs(members?)
+        }
+    })
 }
 
 /// A subject is a header: blanks around it go, and a break in it would begin another header.

@@ -68,6 +68,7 @@ allow_private = true
 attempt_timeout = "2s"
 [channels.crm.breaker]
 failures = 5
+lasting = "3s"
 [channels.crm.retry]
 attempts = 4
 base = "700ms"

@@ -165,6 +165,7 @@ fn touchy(dice: &mut Dice) -> breaker::Limits {
         failures: u16::try_from(dice.between(2, 4)).unwrap_or(2),
         percent: 40,
         volume: 4,
+        lasting: Span::ZERO,
         first_probe: Span::from_millis(dice.between(500, 5_000)),
         slowest_probe: Span::from_secs(dice.between(10, 60)),
     }

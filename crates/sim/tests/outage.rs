@@ -123,7 +123,8 @@ struct Line {
     turn: Option<(u64, u64)>,
     now: u64,
     /// What A does, and when.
-    trouble: (Trouble, Range<u64>),
+    trouble: Trouble,
+    when: Vec<Range<u64>>,
     /// How many new messages each destination gets a second.
     feeding: Vec<(To, usize)>,
     seen: HashMap<MessageId, Seen>,
@@ -186,7 +187,8 @@ impl Line {
             sequence: 0,
             turn: None,
             now: 0,
-            trouble: (trouble, when),
+            trouble,
+            when: vec![when],
             feeding: vec![(To::A, STEADY), (To::B, STEADY)],
             seen: HashMap::new(),
             calls: Vec::new(),
@@ -363,10 +365,11 @@ impl Line {
         let known = self.seen.entry(key.message);
         let seen = known.or_insert_with(|| Seen { to, accepted_at: now, calls: Vec::new(), taken_at: None });
         seen.calls.push(now);
-        let (trouble, when) = &self.trouble;
-        let fails =
-            to == To::A && when.contains(&now) && (*trouble != Trouble::Ailing || self.calls.len() % 5 < 2);
-        let hangs = *trouble == Trouble::Hangs;
+        let trouble = self.trouble;
+        let fails = to == To::A
+            && self.when.iter().any(|when| when.contains(&now))
+            && (trouble != Trouble::Ailing || self.calls.len() % 5 < 2);
+        let hangs = trouble == Trouble::Hangs;
         let reply = match (fails, self.calls.len() % 2) {
             (false, _) => {
                 seen.taken_at.get_or_insert(now);
@@ -507,10 +510,11 @@ fn outage(trouble: Trouble, length: u64, feed: Feed, restarts: &[u64]) {
     assert_eq!(restarts, [0; 0]);
 
     // While it is down, it is left in peace, and the other one notices nothing.
-    let seconds = if trouble == Trouble::Hangs { TIMEOUT / SECOND + 3 } else { 3 };
+    // It opens once it has failed for ten seconds; first attempts and their retries go on until then.
+    let seconds = if trouble == Trouble::Hangs { TIMEOUT / SECOND + 12 } else { 12 };
     let open = down.start + (seconds + 1) * SECOND;
     let until_open = u64::try_from(line.calls_in(down.start..open)).unwrap();
-    assert!(until_open <= seconds * STEADY as u64, "{until_open} calls until it was open");
+    assert!(until_open <= 3 * seconds * STEADY as u64, "{until_open} calls until it was open");
     let probes = u64::try_from(line.calls_in(open..down.end)).unwrap();
     let most = length / MINUTE + 6;
     assert!((most / 2..=most).contains(&probes), "{probes} probes of {most}");
@@ -541,17 +545,38 @@ fn outage(trouble: Trouble, length: u64, feed: Feed, restarts: &[u64]) {
 
 #[test] // REQ CB-1, CF-7, RP-7; failure modes 31 and 34
 fn a_destination_that_is_down_for_two_hours_is_left_in_peace_and_comes_back_without_a_herd() {
-    outage(Trouble::Down, 120 * MINUTE, Feed::For(20 * MINUTE), &[]);
+    outage(Trouble::Down, 120 * MINUTE, Feed::For(20 * MINUTE), &[62 * MINUTE, 150 * MINUTE]);
 }
 
 #[test] // REQ CB-1; failure modes 31 and 34
 fn restarts_during_an_outage_and_after_it_change_nothing() {
-    outage(Trouble::Down, 20 * MINUTE, Feed::On, &[10 * MINUTE, 30 * MINUTE]);
+    outage(Trouble::Down, 12 * MINUTE, Feed::On, &[8 * MINUTE, 20 * MINUTE]);
 }
 
 #[test] // REQ CB-1; failure modes 31 and 34
 fn a_destination_that_hangs_is_measured_by_what_it_took_before() {
-    outage(Trouble::Hangs, 20 * MINUTE, Feed::On, &[]);
+    outage(Trouble::Hangs, 12 * MINUTE, Feed::On, &[]);
+}
+
+#[test] // REQ CB-1; failure mode 34
+fn a_relapse_on_the_ramp_does_not_let_the_rest_go_as_a_herd() {
+    let (down, relapse) = (2 * MINUTE..14 * MINUTE, 18 * MINUTE..18 * MINUTE + 20 * SECOND);
+    let mut line = Line::new(Trouble::Down, down.clone(), WORKERS);
+    line.feeding = vec![(To::A, STEADY)];
+    line.when.push(relapse.clone());
+    line.play(relapse.end);
+    assert_eq!(line.block().unwrap().kind, BlockKind::Breaker);
+    let crowd = line.waiting();
+    assert!(crowd > 2_000, "{crowd} still wait");
+    // From here on as after any outage, at 0.8 of the steady rate more than what is new.
+    let drained =
+        relapse.end + u64::try_from(crowd).unwrap() * 10 * SECOND / (8 * STEADY as u64) + 3 * MINUTE;
+    line.play(drained);
+    assert!(line.waiting() <= 2 * STEADY, "{} still wait", line.waiting());
+    line.play(drained + 10 * MINUTE);
+    let (busiest, twice) = (line.busiest(down.end), 10 * 2 * STEADY);
+    assert!(busiest <= twice, "{busiest} calls within ten seconds; twice the steady rate are {twice}");
+    assert_eq!((line.counted(Counted::Failed), line.block()), (0, None));
 }
 
 #[test] // REQ RP-7; failure mode 35

@@ -350,7 +350,8 @@ impl Core for Memory {
     fn block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError> {
         let model = &mut self.now;
         model.end_pauses(now);
-        let block = model.merged(place, block);
+        let steady = model.traffic.steady(place, now);
+        let block = model.merged(place, block.remembering(steady, now));
         model.records.push(transition::blocked(place, &block, by, now));
         model.blocks.insert(place.clone(), block);
         Ok(())
@@ -537,14 +538,12 @@ impl Model {
 
     /// What of a queue may be sent at `now`, the head first. What was tried before goes before what is new as far as
     /// its budget reaches, and after it beyond that.
-    fn heads(&self, queue: &QueueName, now: Time) -> Vec<(Arc<Message>, Time)> {
+    fn heads(&self, queue: &QueueName, mut retries: usize, now: Time) -> Vec<(Arc<Message>, Time)> {
         let of_queue = self.queued().filter(|(message, due)| *message.queue == *queue && *due <= now);
         let mut heads: Vec<_> = of_queue.map(|(message, due)| (message.clone(), due)).collect();
         heads.sort_by_key(|(message, due)| {
             (std::cmp::Reverse(message.priority), !self.is_retry(message), *due, message.id)
         });
-        let [_, place] = places(queue);
-        let mut retries = self.traffic.retry_room(&place, now);
         let (mut first, last): (Vec<_>, Vec<_>) = heads.into_iter().partition(|(message, _)| {
             let goes = !self.is_retry(message) || retries > 0;
             retries -= usize::from(goes && self.is_retry(message));
@@ -564,7 +563,7 @@ impl Model {
                 Front::Probe(probing) => Some(probing),
                 Front::Shut { .. } => continue,
             };
-            if !self.heads(name, now).is_empty() {
+            if !self.heads(name, 0, now).is_empty() {
                 let pass = queue.pass.resumed(lane_pass);
                 turns.push(Turn { queue: name.clone(), pass, age: queue.age, probing });
             }
@@ -578,7 +577,12 @@ impl Model {
         let mut pass = turn.pass;
         let mut taken = Vec::new();
         let bite = if turn.probing.is_some() { bite } else { bite.min(self.room(&turn.queue, now)) };
-        let mut heads = self.heads(&turn.queue, now);
+        // A breaker's probe may end in doubt, and what was tried before has fewer attempts to lose by that.
+        let retries = match &turn.probing {
+            Some(probing) if probing.probe.kind == BlockKind::Breaker => 0,
+            _ => self.traffic.retry_room(&places(&turn.queue)[1], now),
+        };
+        let mut heads = self.heads(&turn.queue, retries, now);
         heads.truncate(bite);
         self.passed(&turn.queue, &heads, now);
         for (message, due) in heads {
@@ -650,7 +654,7 @@ impl Model {
             match block.map_or(Gate::Open, |block| block.gate(now)) {
                 Gate::Open | Gate::Flow(_) => {
                     if self.traffic.room(&place, block, now) == 0 {
-                        shut.push(self.traffic.opens(&place));
+                        shut.push(self.traffic.opens(&place, now));
                     }
                 }
                 Gate::Shut { until } => shut.push(until.unwrap_or(Time::MAX)),
@@ -743,7 +747,7 @@ impl Model {
     /// Takes into account how the destination was found; one that counts as down is blocked.
     fn take_pulse(&mut self, places: &[Place; 2], vitals: &Vitals, witness: MessageKey, now: Time) {
         let place = at(places, vitals.scope);
-        let Some(why) = self.traffic.note(place, vitals, witness, now) else { return };
+        let Some(why) = self.traffic.note(place, self.blocks.get(place), vitals, witness, now) else { return };
         if !self.blocks.get(place).is_some_and(|block| block.kind.is_probed()) {
             self.put_block(place, Block::breaker(why, &vitals.limits, now), now);
         }

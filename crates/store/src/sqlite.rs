@@ -413,7 +413,8 @@ impl Core for Sqlite {
 
     fn block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError> {
         self.end_pauses(now)?;
-        let block = self.set_block(place, block, now)?;
+        let steady = self.board.traffic.steady(place, now);
+        let block = self.set_block(place, block.remembering(steady, now), now)?;
         self.record(transition::blocked(place, &block, by, now));
         Ok(())
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use pombo_kernel::block::{Block, Gate};
+use pombo_kernel::block::{Block, BlockKind, Gate};
 use pombo_kernel::breaker::Meter;
 use pombo_kernel::classify::Scope;
 use pombo_kernel::flow::{Budget, Flow, Rate};
@@ -70,16 +70,16 @@ impl Traffic {
     }
 
     /// When there is room at a place again.
-    pub(crate) fn opens(&self, place: &Place) -> Time {
-        self.flows.get(place).copied().unwrap_or_default().opens()
+    pub(crate) fn opens(&self, place: &Place, now: Time) -> Time {
+        self.flows.get(place).copied().unwrap_or_default().opens(now)
     }
 
-    /// So many messages passed a place. Says whether that leaves less room for others.
+    /// So many messages passed a place. Says whether that leaves no room for others.
     pub(crate) fn passed(&mut self, place: &Place, block: Option<&Block>, count: usize, now: Time) -> bool {
         let Some(rate) = self.rate(place, block, now) else { return false };
         let flow = self.flows.entry(place.clone()).or_default();
         *flow = flow.after(count, rate, now);
-        true
+        flow.room(rate, now) == 0
     }
 
     /// How many retries may go to a destination before what is new.
@@ -102,6 +102,7 @@ impl Traffic {
     pub(crate) fn note(
         &mut self,
         place: &Place,
+        block: Option<&Block>,
         vitals: &Vitals,
         message: MessageKey,
         now: Time,
@@ -113,12 +114,20 @@ impl Traffic {
             Some(meter) => meter,
             None => self.meters.entry(place.clone()).or_default(),
         };
-        meter.note(vitals.sign, message, &vitals.limits, now)
+        let ramping = block.is_some_and(|block| block.kind == BlockKind::Ramp);
+        let limits = if ramping { vitals.limits.on_ramp() } else { vitals.limits };
+        meter.note(vitals.sign, message, &limits, now)
     }
 
-    /// What a place took of late.
+    /// What a place took of late; a channel that is not measured itself, what its destinations took together.
     pub(crate) fn steady(&self, place: &Place, now: Time) -> Option<Rate> {
-        self.meters.get(place).map(|meter| meter.steady(now))
+        if let Some(meter) = self.meters.get(place) {
+            return Some(meter.steady(now));
+        }
+        let within = |at: &Place| place.destination.is_none() && at.channel == place.channel;
+        let parts =
+            self.meters.iter().filter(|(at, _)| within(at)).map(|(_, meter)| meter.steady(now).milli());
+        parts.reduce(u64::saturating_add).map(Rate::from_milli)
     }
 
     /// A place starts with a clean sheet.

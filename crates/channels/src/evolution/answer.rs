@@ -8,7 +8,7 @@ use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::Health;
-use crate::answer::{hints, refusal};
+use crate::answer::{hints, is_lost_on_the_way, refusal};
 use crate::client::Answer;
 use crate::line::fault;
 
@@ -99,8 +99,7 @@ fn code(body: &Value) -> Option<String> {
 fn perhaps_sent(answer: &Answer) -> bool {
     match answer.status.as_u16() {
         400 => !serde_json::from_slice(&answer.body).is_ok_and(|body| says_not_sent(&body)),
-        502 | 504 | 520..=527 => true,
-        _ => false,
+        _ => is_lost_on_the_way(answer.status),
     }
 }
 

@@ -5,7 +5,7 @@ use pombo_kernel::reply::{FaultKind, Receipt, Refusal, Reply};
 use pombo_kernel::xml::{Step, walk};
 
 use super::hash::Hashes;
-use crate::answer::{hints, words};
+use crate::answer::{hints, is_lost_on_the_way, words};
 use crate::client::Answer;
 use crate::line::fault;
 
@@ -41,8 +41,12 @@ pub(super) fn read(answer: &Answer, service: &Service) -> Reply {
     let broken = Hashes::of(&text).is_ok_and(|hashes| hashes.is_broken());
     let status = answer.status.as_u16();
     if !answer.status.is_success() {
-        let (name, text) = said.refusal().unwrap_or_else(|| (String::new(), words(text.as_bytes())));
-        return refused(answer, name, text, broken);
+        let Some((name, said)) = said.refusal() else {
+            let perhaps_sent = is_lost_on_the_way(answer.status);
+            let refusal = refused(answer, String::new(), words(text.as_bytes()), broken);
+            return Reply::Refused(Refusal { perhaps_sent, ..refusal });
+        };
+        return Reply::Refused(refused(answer, name, said, broken));
     }
     if service.gives_protocol
         && let Some(protocol) = said.protocol.take()
@@ -65,7 +69,7 @@ pub(super) fn read(answer: &Answer, service: &Service) -> Reply {
         return doubt("with something that is not readable as XML");
     }
     if let Some((name, text)) = said.refusal() {
-        return refused(answer, name, text, broken);
+        return Reply::Refused(refused(answer, name, text, broken));
     }
     if service.gives_protocol || !said.answered {
         return doubt("without what the service should give");
@@ -76,17 +80,17 @@ pub(super) fn read(answer: &Answer, service: &Service) -> Reply {
     Reply::Accepted(Receipt { provider_id: None, code: Some(status), note, hints: hints(&answer.headers) })
 }
 
-fn refused(answer: &Answer, name: String, mut text: String, broken: bool) -> Reply {
+fn refused(answer: &Answer, name: String, mut text: String, broken: bool) -> Refusal {
     if broken {
         text.push_str(" (the answer's hash is not that of its values)");
     }
-    Reply::Refused(Refusal {
+    Refusal {
         status: Some(answer.status.as_u16()),
         name: Some(name).filter(|name| !name.is_empty()),
         text: words(text.as_bytes()),
         hints: hints(&answer.headers),
         ..Refusal::default()
-    })
+    }
 }
 
 /// UTF-8 where the bytes are that, and ISO-8859-1 otherwise, whatever the answer declares: text with accents in

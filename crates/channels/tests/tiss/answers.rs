@@ -195,6 +195,21 @@ async fn a_status_alone_is_a_refusal_in_the_pages_words() {
 }
 
 #[tokio::test] // REQ ML-5
+async fn a_gateway_that_lost_the_operator_cannot_say_that_the_claim_was_not_taken() {
+    for (status, body, doubt) in [
+        (502, "<html>Bad Gateway</html>", true),
+        (504, "", true),
+        (524, "<html>A timeout occurred</html>", true),
+        (503, "<html>Manutenção</html>", false),
+        (500, "<r><codigoErro>1001</codigoErro></r>", false),
+        (504, "<e:Fault xmlns:e='x'><faultcode>Server</faultcode></e:Fault>", false),
+    ] {
+        let refusal = refused(answered(status, body.as_bytes()).await);
+        assert_eq!(refusal.perhaps_sent, doubt, "{status} {body}");
+    }
+}
+
+#[tokio::test] // REQ ML-5
 async fn a_success_that_proves_nothing_leaves_doubt() {
     let cut = protocol("");
     let cut = &cut[..cut.find("4711").unwrap() + 2];

@@ -194,12 +194,14 @@ fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
 
 #[test] // REQ SE-2: an infinite loop, a giant repeat, a huge payload end soon and small
 fn bombs_end_soon_and_small() {
-    let many: Vec<u32> = (0..30_000).collect();
+    let many: Vec<u32> = (0..2_490).collect();
     let long = "x".repeat(200_000);
     let quotes = "'".repeat(200_000);
-    let payload = json!({ "many": many, "long": long, "quotes": quotes });
+    let payload = json!({ "many": many, "same": many, "long": long, "quotes": quotes });
     for source in [
         "{% for a in many %}{% for b in many %}{% for c in many %}{% endfor %}{% endfor %}{% endfor %}",
+        "{% for a in many %}{% for b in many %}{% if many == same %}{% endif %}{% endfor %}{% endfor %}",
+        "{% for a in many %}{% for b in many %}{% if 'x' in many %}{% endif %}{% endfor %}{% endfor %}",
         "{% for a in many %}{{ long }}{% endfor %}",
         "{% for a in many %}{% if long|upper == 'a' %}{% endif %}{% endfor %}",
         "{% for a in many %}{% if many|join(',') == 'a' %}{% endif %}{% endfor %}",
@@ -218,6 +220,14 @@ fn bombs_end_soon_and_small() {
         Template { subject: Some("s".into()), html: Some("{{ quotes }}".into()), ..Template::default() };
     let error = Compiled::new(html).unwrap().render(ChannelKind::Smtp, &payload).unwrap_err().to_string();
     assert!(error.contains("more than 262144 bytes"), "{error}");
+}
+
+#[test] // REQ SE-2: a step that compares two lists takes as long as they are
+fn a_payload_of_very_many_values_is_refused() {
+    let list = |length: usize| json!({ "list": vec![0; length] });
+    assert_eq!(rendered("{{ list|length }}", &list(PAYLOAD_VALUES_MAX - 2)), Ok("4998".into()));
+    let error = rendered("{{ list|length }}", &list(PAYLOAD_VALUES_MAX)).unwrap_err();
+    assert_eq!(error, "the payload holds more than 5000 values");
 }
 
 #[test] // REQ SE-2

@@ -56,6 +56,9 @@ workers = {workers}
 [channels.{CHANNEL}]
 kind = "webhook"
 allow_private = true
+[channels.{CHANNEL}.breaker]
+failures = 0
+percent = 0
 [channels.{CHANNEL}.retry]
 attempts = 3
 delays = ["500ms"]

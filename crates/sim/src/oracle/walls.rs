@@ -198,6 +198,10 @@ impl Walls {
     pub(super) fn check_pulses(&self, plan: &Plan) -> Checked {
         for (place, pulse) in &self.pulses {
             let Some(channel) = plan.channel(&place.channel) else { continue };
+            // Where failures must go on for a while, how long they did is the meter's own business.
+            if channel.care.breaker.lasting > Span::ZERO {
+                continue;
+            }
             let limit = usize::from(channel.care.breaker.failures);
             let witnesses: BTreeSet<&MessageId> = pulse.row.iter().collect();
             let down = limit > 0 && pulse.row.len() >= limit && witnesses.len() >= WITNESSES;

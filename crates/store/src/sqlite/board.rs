@@ -246,7 +246,7 @@ impl Board {
             let block = self.blocks.get(&place);
             let gate = match block.map_or(Gate::Open, |block| block.gate(now)) {
                 Gate::Open | Gate::Flow(_) if self.traffic.room(&place, block, now) == 0 => {
-                    Gate::Shut { until: Some(self.traffic.opens(&place)) }
+                    Gate::Shut { until: Some(self.traffic.opens(&place, now)) }
                 }
                 gate => gate,
             };

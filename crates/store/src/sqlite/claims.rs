@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use pombo_kernel::block::Probe;
+use pombo_kernel::block::{BlockKind, Probe};
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress};
 #[cfg(feature = "planted")]
@@ -113,7 +113,12 @@ impl Sqlite {
                     continue;
                 }
             };
-            let heads = self.take_heads(id, want, now)?;
+            // A breaker's probe may end in doubt, and what was tried before has fewer attempts to lose by that.
+            let retries = match &probe {
+                Some((_, probe)) if probe.kind == BlockKind::Breaker => 0,
+                _ => self.board.traffic.retry_room(&places(&name)[1], now),
+            };
+            let heads = self.take_heads(id, want, retries, now)?;
             let retries = heads.iter().filter(|head| head.progress.steps > 0).count();
             self.board.passed(&name, heads.len() - retries, retries, now);
             self.board.pay(id, heads.iter().map(|head| head.message.priority), now);
@@ -172,9 +177,15 @@ impl Sqlite {
         Ok(claimed.collect())
     }
 
-    fn take_heads(&mut self, id: QueueId, want: usize, now: Time) -> Result<Vec<Head>, StoreError> {
+    /// Takes up to `want` heads, up to `retries` of what was tried before ahead of what was not.
+    fn take_heads(
+        &mut self,
+        id: QueueId,
+        want: usize,
+        mut retries: usize,
+        now: Time,
+    ) -> Result<Vec<Head>, StoreError> {
         let name = self.board.queue(id).name.clone();
-        let mut retries = self.board.traffic.retry_room(&places(&name)[1], now);
         let queue = self.board.queue(id);
         let due = |first: Option<Time>| first.is_some_and(|first| first <= now);
         if !due(queue.stored) && !due(queue.retry) {

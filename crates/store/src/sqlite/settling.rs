@@ -132,7 +132,8 @@ impl Sqlite {
         now: Time,
     ) -> Result<(), StoreError> {
         let place = at(places, vitals.scope);
-        let Some(why) = self.board.traffic.note(place, vitals, witness, now) else { return Ok(()) };
+        let block = self.board.blocks.get(place);
+        let Some(why) = self.board.traffic.note(place, block, vitals, witness, now) else { return Ok(()) };
         if self.board.blocks.get(place).is_some_and(|block| block.kind.is_probed()) {
             return Ok(());
         }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use pombo_kernel::block::{BlockChange, BlockKind};
+use pombo_kernel::block::{Block, BlockChange, BlockKind};
 use pombo_kernel::breaker::{Limits, Sign};
 use pombo_kernel::classify::Scope;
 use pombo_kernel::flow::Rate;
 use pombo_kernel::message::{Draft, FailureReason, StateName};
 use pombo_kernel::name::ChannelName;
+use pombo_kernel::time::Span;
 use pombo_store::audit::Event;
 use pombo_store::{Ask, Claimed, Finding, Place, Rates, Settlement, Vitals};
 
@@ -18,7 +19,9 @@ on_every_store! {
     what_waits_behind_a_breaker_is_not_charged_and_still_expires,
     a_refusal_of_the_recipient_opens_nothing,
     an_open_breaker_lets_one_message_try_at_a_time_and_ever_more_slowly,
+    a_probe_is_a_message_that_was_never_tried_if_there_is_one,
     what_has_waited_is_let_go_slowly,
+    a_breaker_that_an_operator_opens_remembers_what_was_usual,
     a_ramp_ends_by_itself,
     a_breaker_of_the_whole_channel_stops_all_its_destinations,
     a_breaker_survives_reopening,
@@ -28,6 +31,7 @@ on_every_store! {
     whoever_asks_a_provider_may_close_its_breaker_and_only_one_who_is_known_lifts_a_hold,
     whoever_finds_a_provider_down_puts_the_next_probe_off,
     opening_and_closing_are_on_record,
+    a_destination_that_fails_again_right_after_it_came_back_is_closed_sooner,
     retries_go_first_as_far_as_their_budget_reaches_and_new_messages_are_not_starved,
     a_bounded_channel_lets_messages_go_at_its_rate,
     a_rate_that_the_provider_names_outranks_the_configured_one,
@@ -38,7 +42,8 @@ fn here() -> Place {
 }
 
 fn vitals(sign: Sign) -> Vitals {
-    Vitals { sign, scope: Scope::Destination, limits: Limits::default(), rate: None }
+    let limits = Limits { lasting: Span::ZERO, ..Limits::default() };
+    Vitals { sign, scope: Scope::Destination, limits, rate: None }
 }
 
 /// Settles as the engine would: ill if it is tried again, well otherwise.
@@ -103,15 +108,44 @@ fn an_open_breaker_lets_one_message_try_at_a_time_and_ever_more_slowly(w: &mut W
     }
 }
 
-// REQ CB-1: what waited does not arrive as a herd
-fn what_has_waited_is_let_go_slowly(w: &mut World<impl Fresh>) {
-    // A steady ten a second, for a minute.
+// REQ CB-1: a probe that ends in doubt is charged, and the same message would soon have no attempt left
+fn a_probe_is_a_message_that_was_never_tried_if_there_is_one(w: &mut World<impl Fresh>) {
+    break_down(w, &draft());
+    let fresh = w.accept(draft());
+    w.pass(secs(5));
+    let probe = w.claim_one();
+    assert_eq!(probe.message.id, fresh);
+    end(w, &probe, End::Retry(secs(0)));
+    w.pass(mins(1));
+    assert!(w.claim_one().progress.steps > 0, "without one, any will do");
+}
+
+/// A steady ten a second, for a minute.
+fn ten_a_second(w: &mut World<impl Fresh>) {
     for _ in 0..600 {
         w.accept(draft());
         let claimed = w.claim_one();
         end(w, &claimed, End::Sent);
-        w.pass(pombo_kernel::time::Span::from_millis(100));
+        w.pass(Span::from_millis(100));
     }
+}
+
+// REQ CB-1
+fn a_breaker_that_an_operator_opens_remembers_what_was_usual(w: &mut World<impl Fresh>) {
+    ten_a_second(w);
+    // The whole channel first: lifting a breaker forgets what was seen at its place.
+    for place in [channel("crm"), here()] {
+        w.block(&place, Block::breaker("maintenance".into(), &Limits::default(), w.now));
+        let [(_, block)] = &w.blocks()[..] else { panic!("{:?}", w.blocks()) };
+        let steady = block.steady.map(Rate::milli).unwrap_or_default();
+        assert!((9_000..=11_000).contains(&steady), "{steady} at {place:?}");
+        assert!(w.unblock(&place));
+    }
+}
+
+// REQ CB-1: what waited does not arrive as a herd
+fn what_has_waited_is_let_go_slowly(w: &mut World<impl Fresh>) {
+    ten_a_second(w);
     break_down(w, &draft());
     w.accept_all((0..2_000).map(|_| draft()));
     w.pass(secs(5));
@@ -126,7 +160,7 @@ fn what_has_waited_is_let_go_slowly(w: &mut World<impl Fresh>) {
                 end(w, &claimed, End::Sent);
                 passed += 1;
             }
-            w.pass(pombo_kernel::time::Span::from_millis(50));
+            w.pass(Span::from_millis(50));
         }
         assert!(passed <= 20, "{passed} in second {second}: more than twice the steady rate");
         most = most.max(passed);
@@ -246,6 +280,22 @@ fn whoever_finds_a_provider_down_puts_the_next_probe_off(w: &mut World<impl Fres
     assert!(w.blocks().iter().any(|(place, _)| *place == elsewhere));
 }
 
+// REQ CB-1
+fn a_destination_that_fails_again_right_after_it_came_back_is_closed_sooner(w: &mut World<impl Fresh>) {
+    break_down(w, &draft());
+    w.pass(secs(5));
+    let probe = w.claim_one();
+    end(w, &probe, End::Sent);
+    assert_eq!(w.ramps(), [here()]);
+    for n in 0..3 {
+        assert_eq!(w.blocks(), [], "after {n}");
+        w.pass(secs(1));
+        let claimed = w.claim(1).remove(0);
+        end(w, &claimed, End::Retry(secs(600)));
+    }
+    assert_eq!(w.blocks()[0].1.kind, BlockKind::Breaker);
+}
+
 fn opening_and_closing_are_on_record(w: &mut World<impl Fresh>) {
     break_down(w, &draft());
     w.pass(secs(5));
@@ -288,7 +338,7 @@ fn a_bounded_channel_lets_messages_go_at_its_rate(w: &mut World<impl Fresh>) {
     let mut passed = Vec::new();
     for _ in 0..40 {
         passed.push(ask(w, Rate::per_second(2)));
-        w.pass(pombo_kernel::time::Span::from_millis(100));
+        w.pass(Span::from_millis(100));
     }
     assert_eq!(passed.iter().sum::<usize>(), 8, "{passed:?}");
     assert!(passed.iter().all(|count| *count <= 1), "{passed:?}");
@@ -307,7 +357,7 @@ fn a_rate_that_the_provider_names_outranks_the_configured_one(w: &mut World<impl
     let mut passed = 0;
     for _ in 0..20 {
         passed += ask(w, Rate::per_second(2));
-        w.pass(pombo_kernel::time::Span::from_millis(50));
+        w.pass(Span::from_millis(50));
     }
     assert!((38..=43).contains(&passed), "{passed}");
 }
