@@ -83,6 +83,7 @@ fn health_scope(channel: Option<&ChannelSetup>) -> Scope {
 
 fn vitals(channel: Option<&ChannelSetup>, sign: Sign, rate: Option<Rate>) -> Vitals {
     let limits = channel.map(|channel| channel.care.breaker).unwrap_or_default();
+    let rate = rate.filter(|_| channel.is_some_and(|channel| channel.care.learns));
     Vitals { sign, scope: health_scope(channel), limits, rate }
 }
 
@@ -97,8 +98,9 @@ pub fn finding(channel: &ChannelSetup, health: Health, now: Time) -> Option<Find
     let place = Place { channel: channel.name.clone(), destination };
     let (block, sign) = match health {
         Health::Unknown => return None,
-        Health::Ready(_) => (BlockChange::Lift, Sign::Well),
-        Health::Reachable(_) => (BlockChange::Reached, Sign::Well),
+        // A page that answers proves little of the service behind it: a breaker is left to a message.
+        Health::Ready(_) => (BlockChange::Ready, Sign::None),
+        Health::Reachable(_) => (BlockChange::Reached, Sign::None),
         Health::Sick(reply) => {
             let (Outcome::Failed(failure), _) = outcome(Some(channel), End::Reply(reply), now) else {
                 return None;

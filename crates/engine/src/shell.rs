@@ -322,9 +322,9 @@ fn log(settlement: &Settlement, settled: Settled) {
             info!(%message_id, attempt, verdict, category, code, %due, "retry scheduled");
         }
         Next::Failed(reason) => info!(%message_id, attempt, verdict, category, code, %reason, "failed"),
-        Next::Held if failure.verdict == Verdict::SenderFault => {
+        Next::Held { .. } if failure.verdict == Verdict::SenderFault => {
             error!(%message_id, attempt, category, code, "held: the fault is ours and a person must act");
         }
-        Next::Held => info!(%message_id, attempt, category, code, "the destination is still down"),
+        Next::Held { .. } => info!(%message_id, attempt, category, code, "the destination is still down"),
     }
 }

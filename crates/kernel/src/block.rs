@@ -70,8 +70,10 @@ pub enum BlockChange {
     Lift,
     /// A probe failed, for this reason: whatever hold or breaker there was goes on.
     Renew(String),
-    /// The destination is there, whether or not it knows us: its breaker closes, a hold goes on.
+    /// Whoever was asked says that it is there: a message may try its breaker now. A hold goes on.
     Reached,
+    /// Whoever was asked is there and knows us: a message may try its breaker now, and a hold is over.
+    Ready,
 }
 
 /// What an attempt was let through to find out.
@@ -144,6 +146,11 @@ impl Block {
     pub fn renewed(self, reason: String, now: Time) -> Block {
         let block = Block { reason, probes: self.probes.saturating_add(1), ..self };
         Block { until: block.until.max(Some(now + block.probe_wait())), ..block }
+    }
+
+    /// The same block, to be probed at once.
+    pub fn probed_now(self, now: Time) -> Block {
+        Block { until: Some(now), ..self }
     }
 
     /// What comes after a hold or a breaker: a ramp, a quarter longer than the outage was and a little more, and as

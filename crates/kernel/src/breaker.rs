@@ -256,7 +256,8 @@ mod tests {
     fn what_passes_within_a_few_retries_is_no_outage_and_a_flood_of_failures_is_one_at_once() {
         let mut meter = Meter::default();
         let limits = Limits::default();
-        let mut at_once = |count: i64| (0..count).find_map(|n| meter.note(Sign::Ill, MessageKey(n), &limits, at(0)));
+        let mut at_once =
+            |count: i64| (0..count).find_map(|n| meter.note(Sign::Ill, MessageKey(n), &limits, at(0)));
         assert_eq!(at_once(99), None);
         assert_eq!(at_once(1).as_deref(), Some("100 attempts in a row failed"));
     }

@@ -64,6 +64,38 @@ pub enum Scope {
     Channel,
 }
 
+/// What a person does about a fault of ours, for the categories that have an answer.
+pub fn remedy(category: &str) -> Option<&'static str> {
+    Some(match category {
+        "unauthorized" | "forbidden" | "invalid_api_key" => {
+            "check the channel's key or secret, then release it"
+        }
+        "proxy_unauthorized" => "the proxy on the way wants a login",
+        "redirected" => "the address has moved: write the new one",
+        "invalid_permission" => "give the key the right to send",
+        "unverified_sender" => "verify the sender's domain with the provider, or send from one that is",
+        "account_quota" | "monthly_quota" => "raise the plan, or wait for the next period",
+        "instance_closed" | "instance_logged_out" => "connect the instance again (scan its QR code)",
+        "unknown_instance" => "check the channel's `instance`",
+        "unknown_route" | "wrong_address" => "check the channel's address",
+        "unlicensed" => "activate Evolution's licence",
+        "meta_account" => "look into the account at Meta",
+        "login_refused" | "invalid_login" => "check the channel's user name and password",
+        "relay_denied" => "the server relays only for those that it knows: log in, or ask its operator",
+        "blocklisted" | "poor_reputation" | "spam_suspected" => {
+            "the sending address or domain has a bad name there: see to it, then release"
+        }
+        "sender_authentication" | "missing_ptr" | "helo_rejected" => "mend SPF, DKIM, DMARC or reverse DNS",
+        "sender_rejected" => "check the sender's address",
+        "account_suspended" => "ask the provider why the account is suspended",
+        "certificate" => "check the client certificate",
+        "provider_contract" | "registry_or_version" => {
+            "check the provider's data and version with the operator"
+        }
+        _ => return None,
+    })
+}
+
 /// The meaning of one failed reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meaning {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::backoff::{self, Wait};
 use crate::block::{Block, BlockChange, BlockKind, Probe};
 use crate::breaker::Sign;
-use crate::classify::{Meaning, Scope, Verdict};
+use crate::classify::{Meaning, Scope, Verdict, remedy};
 use crate::dice::Dice;
 use crate::flow::{Rate, Said};
 use crate::message::{AttemptOutcome, FailureReason, Progress};
@@ -85,8 +85,10 @@ pub enum Next {
         wait: Wait,
     },
     Failed(FailureReason),
-    /// Back to waiting as if nothing had been tried, behind a block.
-    Held,
+    /// Back to waiting as if nothing had been tried, behind a block, and not before `due`.
+    Held {
+        due: Time,
+    },
 }
 
 impl Next {
@@ -95,7 +97,7 @@ impl Next {
             Next::Sent(_) => AttemptOutcome::Sent,
             Next::Retry { .. } => AttemptOutcome::Retry,
             Next::Failed(_) => AttemptOutcome::Failed,
-            Next::Held => AttemptOutcome::Held,
+            Next::Held { .. } => AttemptOutcome::Held,
         }
     }
 }
@@ -119,6 +121,9 @@ const HELD_DOUBT: &str =
 
 /// The longest pause of a whole channel that a rule asks for on its own: nobody knows when a quota is reset.
 const LONGEST_RULED_PAUSE: Span = Span::from_hours(1);
+
+const FIRST_OWN_WAIT: Span = Span::from_secs(30);
+const LONGEST_OWN_WAIT: Span = Span::from_mins(5);
 
 /// A message that has brought the process down this often in a row is set aside.
 pub const MAX_CRASHES: u16 = 3;
@@ -179,8 +184,12 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
     };
 
     if meaning.verdict == Verdict::SenderFault {
+        let reason = match remedy(&meaning.category) {
+            Some(remedy) => format!("{}; {remedy}", failure.summary),
+            None => failure.summary.clone(),
+        };
         let block = Block::hold(
-            failure.summary.clone(),
+            reason,
             case.probe
                 .filter(|probe| probe.kind == BlockKind::Hold)
                 .map_or(0, |probe| probe.failed.saturating_add(1)),
@@ -209,7 +218,7 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
             failure.summary, meaning.category
         );
         return Decision {
-            next: Next::Held,
+            next: Next::Held { due: now + own_wait(&progress) },
             progress,
             block: BlockChange::Set(meaning.scope, block),
             sign,
@@ -223,7 +232,7 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
             failure.summary
         );
         return Decision {
-            next: Next::Held,
+            next: Next::Held { due: now },
             progress: Progress { steps, doubtful, ..case.progress },
             block: block_after(&case, &failure, now),
             sign,
@@ -245,8 +254,21 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
     };
     let block = block_after(&case, &failure, now);
     let (next, why) = after_failure(&case, &failure, progress, now, dice);
-    let explanation = format!("attempt {} failed: {}; {why}", progress.attempts, failure.summary);
+    let perhaps = match failure.certainty {
+        Certainty::PerhapsSent => " (it may have been sent all the same)",
+        _ => "",
+    };
+    let explanation = format!("attempt {} failed: {}{perhaps}; {why}", progress.attempts, failure.summary);
     Decision { next, progress, block, sign, rate: None, explanation }
+}
+
+/// How long a message that met a fault of ours waits by itself, however soon the way is free.
+///
+/// Nothing at first: most faults are common to all. One that meets them again and again is perhaps the only one that
+/// does, and must not be the one that puts the block back each time.
+fn own_wait(progress: &Progress) -> Span {
+    let held = progress.steps.saturating_sub(u32::from(progress.attempts));
+    if held < 2 { Span::ZERO } else { FIRST_OWN_WAIT.doubled(held - 2).min(LONGEST_OWN_WAIT) }
 }
 
 /// A probe that found the destination as it was, with the message certainly not sent and its deadline not passed.
@@ -339,7 +361,11 @@ fn after_failure(
             format!("the next try would fall after its deadline, {deadline}"),
         );
     }
-    let why = format!("next try in {}: {}", wait.delay, reason_of(&wait, policy));
+    let asked = failure.hint >= failure.meaning.wait;
+    let why = match (wait.hinted, asked) {
+        (true, false) => format!("next try in {}: this error calls for that wait", wait.delay),
+        _ => format!("next try in {}: {}", wait.delay, reason_of(&wait, policy)),
+    };
     (Next::Retry { due, wait }, why)
 }
 
@@ -455,7 +481,10 @@ mod tests {
     fn a_fault_of_ours_burns_no_attempt_and_holds_the_destination() {
         let policy = policy("smtp");
         let decision = decide(case(made(4), &policy), failure(Verdict::SenderFault));
-        assert_eq!((decision.next, decision.progress.attempts, decision.progress.steps), (Next::Held, 4, 5));
+        assert_eq!(
+            (decision.next, decision.progress.attempts, decision.progress.steps),
+            (Next::Held { due: NOW }, 4, 5)
+        );
         let BlockChange::Set(Scope::Destination, block) = decision.block else {
             panic!("{:?}", decision.block)
         };
@@ -477,6 +506,19 @@ mod tests {
             panic!()
         };
         assert_eq!(block.probes, 3);
+    }
+
+    #[test] // REQ CF-7
+    fn a_message_that_meets_a_fault_of_ours_again_and_again_waits_by_itself() {
+        let policy = policy("smtp");
+        let waits = [0, 1, 2, 3, 4, 9].map(|held| {
+            let progress = Progress { steps: held, ..made(0) };
+            match decide(case(progress, &policy), failure(Verdict::SenderFault)).next {
+                Next::Held { due } => due.since(NOW).millis() / 1000,
+                other => panic!("{other:?}"),
+            }
+        });
+        assert_eq!(waits, [0, 30, 60, 120, 240, 300]);
     }
 
     fn down() -> Failure {
@@ -508,7 +550,7 @@ mod tests {
             Case { probe, ..case(made(4), &policy) }
         };
         let free = decide(probing(Span::from_hours(2)), down());
-        assert_eq!((free.next, free.progress.attempts), (Next::Held, 4));
+        assert_eq!((free.next, free.progress.attempts), (Next::Held { due: NOW }, 4));
         assert!(matches!(free.block, BlockChange::Renew(_)));
         let late = decide(probing(Span::from_hours(24)), down());
         assert_eq!(late.next, Next::Failed(FailureReason::MaxRetriesExceeded));
@@ -679,7 +721,7 @@ mod tests {
                     prop_assert!(wait.delay >= low);
                     prop_assert!(wait.delay <= high.max(hint.unwrap_or_default().min(policy.max_hint)));
                 }
-                Next::Held => {
+                Next::Held { .. } => {
                     prop_assert_eq!(verdict, Verdict::SenderFault);
                     prop_assert_eq!(decision.progress.attempts, attempts);
                 }

@@ -49,8 +49,10 @@ pub struct ChannelSetup {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Care {
     pub breaker: breaker::Limits,
-    /// How fast messages may go through the whole channel, until the provider says otherwise.
+    /// How fast messages may go through the whole channel.
     pub rate: Option<Rate>,
+    /// What the provider says of its limit takes the place of `rate`, which nobody chose.
+    pub learns: bool,
     /// How often the provider is asked how it is.
     pub probe_every: Option<Span>,
 }

@@ -147,6 +147,7 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
             care: Care {
                 breaker,
                 rate: (bounded == Some(name.as_str())).then(|| Rate::from_milli(dice.between(1_000, 20_000))),
+                learns: true,
                 probe_every: None,
             },
         };

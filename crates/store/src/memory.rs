@@ -285,7 +285,7 @@ impl Core for Memory {
                 model.count(&message, Counted::Failed);
                 State::Failed { at: settlement.attempt.finished_at, reason }
             }
-            Next::Held => State::Pending { due: settlement.attempt.finished_at },
+            Next::Held { due } => State::Pending { due },
         };
         if let Some(row) = model.messages.get_mut(&message.id.key()) {
             row.moved_at = settlement.attempt.finished_at;
@@ -578,11 +578,12 @@ impl Model {
         let mut taken = Vec::new();
         let bite = if turn.probing.is_some() { bite } else { bite.min(self.room(&turn.queue, now)) };
         // A breaker's probe may end in doubt, and what was tried before has fewer attempts to lose by that.
-        let retries = match &turn.probing {
-            Some(probing) if probing.probe.kind == BlockKind::Breaker => 0,
-            _ => self.traffic.retry_room(&places(&turn.queue)[1], now),
-        };
+        let retries = self.traffic.retry_room(&places(&turn.queue)[1], now);
         let mut heads = self.heads(&turn.queue, retries, now);
+        if turn.probing.is_some() {
+            // Whoever has waited longest tries, so that one message cannot be the only probe.
+            heads.sort_by_key(|(message, due)| (*due, message.id));
+        }
         heads.truncate(bite);
         self.passed(&turn.queue, &heads, now);
         for (message, due) in heads {
@@ -716,7 +717,7 @@ impl Model {
     }
 
     fn change_block(&mut self, places: &[Place; 2], change: BlockChange, now: Time) {
-        match change {
+        match change.clone() {
             BlockChange::Keep => {}
             BlockChange::Set(scope, block) => self.put_block(at(places, scope), block, now),
             BlockChange::Renew(reason) => {
@@ -729,8 +730,17 @@ impl Model {
             BlockChange::Lift => {
                 places.iter().for_each(|place| self.recover(place, BlockKind::is_probed, now));
             }
-            BlockChange::Reached => {
-                places.iter().for_each(|place| self.recover(place, |kind| kind == BlockKind::Breaker, now));
+            BlockChange::Ready | BlockChange::Reached => {
+                for place in places {
+                    if change == BlockChange::Ready {
+                        self.recover(place, |kind| kind == BlockKind::Hold, now);
+                    }
+                    if let Some(block) =
+                        self.blocks.get_mut(place).filter(|block| block.kind == BlockKind::Breaker)
+                    {
+                        *block = block.clone().probed_now(now);
+                    }
+                }
             }
         }
     }
@@ -747,7 +757,9 @@ impl Model {
     /// Takes into account how the destination was found; one that counts as down is blocked.
     fn take_pulse(&mut self, places: &[Place; 2], vitals: &Vitals, witness: MessageKey, now: Time) {
         let place = at(places, vitals.scope);
-        let Some(why) = self.traffic.note(place, self.blocks.get(place), vitals, witness, now) else { return };
+        let Some(why) = self.traffic.note(place, self.blocks.get(place), vitals, witness, now) else {
+            return;
+        };
         if !self.blocks.get(place).is_some_and(|block| block.kind.is_probed()) {
             self.put_block(place, Block::breaker(why, &vitals.limits, now), now);
         }

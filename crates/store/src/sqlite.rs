@@ -232,6 +232,10 @@ impl Sqlite {
             Some(old) => old.clone().merged(block),
             None => block,
         };
+        self.replace_block(place, block, now)
+    }
+
+    fn replace_block(&mut self, place: &Place, block: Block, now: Time) -> Result<Block, StoreError> {
         let body = rows::json(&block)?;
         self.write(
             sql!("block_put"),

@@ -98,7 +98,7 @@ pub fn settled(message: &Message, settlement: &Settlement, at: Time) -> Record {
         Next::Sent(_) => (Event::Sent, StateName::Sent, None, None),
         Next::Retry { due, .. } => (Event::RetryScheduled, StateName::Pending, Some(*due), None),
         Next::Failed(reason) => (Event::Failed, StateName::Failed, None, Some(reason.as_str())),
-        Next::Held => (Event::Held, StateName::Pending, Some(attempt.finished_at), None),
+        Next::Held { due } => (Event::Held, StateName::Pending, Some(*due), None),
     };
     let failure = attempt.failure.as_ref();
     let detail = Detail {

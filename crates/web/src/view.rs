@@ -104,6 +104,8 @@ struct AttemptView<'a> {
     category: Option<&'a str>,
     code: Option<&'a str>,
     error: Option<&'a str>,
+    /// It failed, and may have been sent all the same.
+    perhaps_sent: bool,
     next_delay_ms: Option<u64>,
     explanation: &'a str,
     policy: Option<&'a str>,
@@ -121,6 +123,7 @@ impl<'a> From<&'a Attempt> for AttemptView<'a> {
             category: failure.map(|failure| failure.category.as_str()),
             code: failure.and_then(|failure| failure.code.as_deref()),
             error: failure.map(|failure| failure.text.as_str()),
+            perhaps_sent: failure.is_some_and(|failure| failure.perhaps_sent),
             next_delay_ms: attempt.next_delay.map(Span::millis),
             explanation: &attempt.explanation,
             policy: attempt.policy.as_deref(),

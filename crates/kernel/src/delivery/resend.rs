@@ -65,7 +65,7 @@ fn said(kind: &[&str], message: &str) -> Option<String> {
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let plain = parts.join(": ").replace(|c: char| c.is_control(), " ");
     let masked: Vec<&str> = plain.split_whitespace().map(mask).collect();
-    let mut detail = masked.join(" ");
+    let mut detail = crate::mask::personal(&masked.join(" ")).into_owned();
     detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
     (!detail.is_empty()).then_some(detail)
 }

@@ -157,6 +157,7 @@ impl Channel {
         Care {
             breaker: self.breaker,
             rate: self.common.rate.or(rate),
+            learns: self.common.rate.is_none(),
             probe_every: self.common.probe_every.or(probe_every),
         }
     }

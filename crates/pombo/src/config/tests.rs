@@ -583,3 +583,11 @@ fn relative_files_start_from_the_folder_of_the_configuration() {
     assert_eq!(problems[0].path, "channels.a.ca_file");
     assert!(Path::new("none.pem").is_relative());
 }
+
+#[test]
+fn a_value_from_outside_is_never_repeated() {
+    let file = "[channels.m]\nkind = 'smtp'\nurl = 'smtp://u:${PW}@mail.example:25'";
+    let problems = load(file, &[("PW", "Sup3r/S3cret#1")]).unwrap_err();
+    let said = problems.to_string();
+    assert!(said.contains("channels.m.url") && !said.contains("S3cret"), "{said}");
+}

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use pombo_kernel::block::{BlockKind, Probe};
+use pombo_kernel::block::Probe;
 use pombo_kernel::id::MessageKey;
-use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress};
+use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress, QueueName};
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
 use pombo_kernel::time::Time;
@@ -113,12 +113,10 @@ impl Sqlite {
                     continue;
                 }
             };
-            // A breaker's probe may end in doubt, and what was tried before has fewer attempts to lose by that.
-            let retries = match &probe {
-                Some((_, probe)) if probe.kind == BlockKind::Breaker => 0,
-                _ => self.board.traffic.retry_room(&places(&name)[1], now),
+            let heads = match &probe {
+                None => self.take_heads(id, want, now)?,
+                Some(_) => self.take_longest_waiting(id, now)?,
             };
-            let heads = self.take_heads(id, want, retries, now)?;
             let retries = heads.iter().filter(|head| head.progress.steps > 0).count();
             self.board.passed(&name, heads.len() - retries, retries, now);
             self.board.pay(id, heads.iter().map(|head| head.message.priority), now);
@@ -178,14 +176,9 @@ impl Sqlite {
     }
 
     /// Takes up to `want` heads, up to `retries` of what was tried before ahead of what was not.
-    fn take_heads(
-        &mut self,
-        id: QueueId,
-        want: usize,
-        mut retries: usize,
-        now: Time,
-    ) -> Result<Vec<Head>, StoreError> {
+    fn take_heads(&mut self, id: QueueId, want: usize, now: Time) -> Result<Vec<Head>, StoreError> {
         let name = self.board.queue(id).name.clone();
+        let mut retries = self.board.traffic.retry_room(&places(&name)[1], now);
         let queue = self.board.queue(id);
         let due = |first: Option<Time>| first.is_some_and(|first| first <= now);
         if !due(queue.stored) && !due(queue.retry) {
@@ -204,41 +197,73 @@ impl Sqlite {
                 continue;
             }
             let before = heads.len();
-            {
-                let mut statement = self.file.db.prepare_cached(sql!("claim_heads"))?;
-                let left = i64::try_from(left).unwrap_or(i64::MAX);
-                let mut found = statement.query(params![id, rank, now.millis(), left])?;
-                while let Some(row) = found.next()? {
-                    let steps: u32 = row.get(1)?;
-                    let message = rows::message(row, 2, name.clone())?;
-                    heads.push(Head {
-                        due: rows::time(row, 0)?,
-                        message: Arc::new(message),
-                        progress: Progress { steps, ..Progress::default() },
-                    });
-                }
-            }
+            self.read_heads(id, rank, left, &name, now, &mut heads)?;
             if tried == Tried::WithinBudget {
                 retries -= heads.len() - before;
-            }
-            // Heads are the first rows of their rank, so that all of them go at once.
-            let Some(last) = heads[before..].last() else { continue };
-            let place = params![id, rank, last.due.millis(), last.message.id.key().0];
-            if self.write(sql!("ready_delete_heads"), place)? != heads.len() - before {
-                return Err(StoreError::Broken("a message that waits is missing from the store".into()));
-            }
-        }
-        for head in &mut heads {
-            if head.progress.steps > 0 {
-                let key = head.message.id.key();
-                let last = self.one(sql!("history_last"), [key.0], rows::step)?;
-                head.progress = last.map_or(head.progress, |step| step.progress);
             }
         }
         if heads.len() < want {
             self.find_next_due(id, ranks, now)?;
         }
         Ok(heads)
+    }
+
+    /// The one message that has waited longest, whatever its rank: so one message cannot be the only probe.
+    fn take_longest_waiting(&mut self, id: QueueId, now: Time) -> Result<Vec<Head>, StoreError> {
+        self.store_fresh_of(id, now)?;
+        let ranks = self.board.queue(id).ranks;
+        let mut longest: Option<(Time, i64, i64)> = None;
+        for rank in (0..2 * TRIED).filter(|rank| ranks & (1 << rank) != 0) {
+            let first = |row: &rusqlite::Row<'_>| Ok((rows::time(row, 0)?, row.get(1)?));
+            let first = self.one(sql!("ready_first"), params![id, rank], first)?;
+            let first = first.filter(|(due, _)| *due <= now).map(|(due, key)| (due, key, rank));
+            longest = [longest, first].into_iter().flatten().min();
+        }
+        let mut heads = Vec::new();
+        if let Some((_, _, rank)) = longest {
+            let name = self.board.queue(id).name.clone();
+            self.read_heads(id, rank, 1, &name, now, &mut heads)?;
+        }
+        self.find_next_due(id, ranks, now)?;
+        Ok(heads)
+    }
+
+    /// Takes up to `most` due rows from the front of a rank.
+    fn read_heads(
+        &mut self,
+        id: QueueId,
+        rank: i64,
+        most: usize,
+        name: &Arc<QueueName>,
+        now: Time,
+        into: &mut Vec<Head>,
+    ) -> Result<(), StoreError> {
+        let before = into.len();
+        {
+            let mut statement = self.file.db.prepare_cached(sql!("claim_heads"))?;
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            let mut found = statement.query(params![id, rank, now.millis(), most])?;
+            while let Some(row) = found.next()? {
+                let steps: u32 = row.get(1)?;
+                let message = rows::message(row, 2, name.clone())?;
+                into.push(Head {
+                    due: rows::time(row, 0)?,
+                    message: Arc::new(message),
+                    progress: Progress { steps, ..Progress::default() },
+                });
+            }
+        }
+        for head in into[before..].iter_mut().filter(|head| head.progress.steps > 0) {
+            let last = self.one(sql!("history_last"), [head.message.id.key().0], rows::step)?;
+            head.progress = last.map_or(head.progress, |step| step.progress);
+        }
+        // Heads are the first rows of their rank, so that all of them go at once.
+        let Some(last) = into[before..].last() else { return Ok(()) };
+        let place = params![id, rank, last.due.millis(), last.message.id.key().0];
+        if self.write(sql!("ready_delete_heads"), place)? != into.len() - before {
+            return Err(StoreError::Broken("a message that waits is missing from the store".into()));
+        }
+        Ok(())
     }
 
     /// The group's own messages, which no disk has seen: handed on without being read back.

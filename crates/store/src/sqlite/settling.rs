@@ -76,7 +76,7 @@ impl Sqlite {
             Next::Sent(receipt) => (None, None, Some(rows::json(receipt)?)),
             Next::Retry { due, .. } => (None, Some(*due), None),
             Next::Failed(reason) => (Some(*reason), None, None),
-            Next::Held => (None, Some(attempt.finished_at), None),
+            Next::Held { due } => (None, Some(*due), None),
         };
         let failure = attempt.failure.as_ref().map(rows::json).transpose()?;
         // Words that can be made again from the row are not stored: most messages are sent at the first try.
@@ -111,7 +111,7 @@ impl Sqlite {
             }
             Next::Failed(_) => self.tally(&message.queue, Counted::Failed),
             Next::Retry { .. } => self.tally(&message.queue, Counted::Retries),
-            Next::Held => {}
+            Next::Held { .. } => {}
         }
         match next_due {
             Some(due) => self.wait_again(&held, due, settlement.progress.steps, now)?,
@@ -157,27 +157,28 @@ impl Sqlite {
         change: BlockChange,
         now: Time,
     ) -> Result<(), StoreError> {
-        let over: fn(BlockKind) -> bool = match change {
+        match change {
             BlockChange::Keep => return Ok(()),
             BlockChange::Set(scope, block) => return self.put_block(at(places, scope), block, now),
-            BlockChange::Renew(reason) => {
-                for place in places {
-                    let block = self.board.blocks.get(place).filter(|block| block.kind.is_probed()).cloned();
-                    if let Some(block) = block {
-                        self.set_block(place, block.renewed(reason.clone(), now), now)?;
-                    }
-                }
-                return Ok(());
-            }
-            BlockChange::Lift => BlockKind::is_probed,
-            BlockChange::Reached => |kind| kind == BlockKind::Breaker,
-        };
+            _ => {}
+        }
         for place in places {
-            let block = self.board.blocks.get(place).filter(|block| over(block.kind)).cloned();
-            if let Some(block) = block {
-                self.lift_block(place, &Actor::engine(), now)?;
-                self.board.traffic.forget(place);
-                self.set_block(place, block.ramp(now), now)?;
+            let block = self.board.blocks.get(place).filter(|block| block.kind.is_probed()).cloned();
+            let Some(block) = block else { continue };
+            match (&change, block.kind) {
+                (BlockChange::Renew(reason), _) => {
+                    self.set_block(place, block.renewed(reason.clone(), now), now)?;
+                }
+                (BlockChange::Lift, _) | (BlockChange::Ready, BlockKind::Hold) => {
+                    self.lift_block(place, &Actor::engine(), now)?;
+                    self.board.traffic.forget(place);
+                    self.set_block(place, block.ramp(now), now)?;
+                }
+                (BlockChange::Ready | BlockChange::Reached, BlockKind::Breaker) => {
+                    // Not by merging, which never shortens a wait.
+                    self.replace_block(place, block.probed_now(now), now)?;
+                }
+                _ => {}
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use pombo_kernel::block::{Block, BlockChange, BlockKind};
 use pombo_kernel::classify::Scope;
-use pombo_kernel::message::{Draft, FailureReason, StateName};
+use pombo_kernel::message::{Draft, FailureReason, Priority, StateName};
 use pombo_store::audit::Event;
 use pombo_store::{Place, Settled};
 
@@ -17,6 +17,7 @@ on_every_store! {
     a_probe_that_comes_through_lifts_the_hold,
     a_probe_that_fails_in_another_way_lifts_the_hold_as_well,
     a_failed_probe_puts_the_next_one_off,
+    one_message_is_not_always_the_probe,
     a_released_probe_makes_room_for_another,
     a_probe_taken_over_makes_room_for_another,
     a_probe_passes_both_holds_in_front_of_it,
@@ -123,6 +124,19 @@ fn a_probe_that_fails_in_another_way_lifts_the_hold_as_well(w: &mut World<impl F
     let probe = w.claim_one();
     w.settle(&probe, End::Failed(FailureReason::PermanentError));
     assert_eq!(w.blocks(), []);
+}
+
+// REQ CF-7: a message that alone meets the fault must not keep the others waiting
+fn one_message_is_not_always_the_probe(w: &mut World<impl Fresh>) {
+    let bad = hold(w, Draft { priority: Priority::HIGHEST, ..draft() }, Scope::Destination);
+    w.pass(secs(1));
+    let good = w.accept_all([draft(), draft()]);
+    w.pass(secs(29));
+    let first = w.claim_one();
+    assert_eq!(first.message.id, bad, "it has waited longest");
+    w.settle(&first, End::Held(Scope::Destination));
+    w.pass(secs(60));
+    assert_eq!(w.claim_one().message.id, good[0], "now another has");
 }
 
 // REQ CF-7

@@ -28,7 +28,7 @@ on_every_store! {
     an_operator_who_lifts_a_breaker_lets_all_go_at_once,
     a_hold_that_is_lifted_leaves_a_ramp_too,
     a_long_pause_is_followed_by_a_ramp_and_a_short_one_is_not,
-    whoever_asks_a_provider_may_close_its_breaker_and_only_one_who_is_known_lifts_a_hold,
+    a_provider_that_is_there_is_tried_at_once_and_only_one_that_knows_us_lifts_a_hold,
     whoever_finds_a_provider_down_puts_the_next_probe_off,
     opening_and_closing_are_on_record,
     a_destination_that_fails_again_right_after_it_came_back_is_closed_sooner,
@@ -240,12 +240,17 @@ fn finding(block: BlockChange, sign: Sign) -> Finding {
 }
 
 // REQ CB-2, CF-7
-fn whoever_asks_a_provider_may_close_its_breaker_and_only_one_who_is_known_lifts_a_hold(
+fn a_provider_that_is_there_is_tried_at_once_and_only_one_that_knows_us_lifts_a_hold(
     w: &mut World<impl Fresh>,
 ) {
     break_down(w, &draft());
-    w.core.examine(&finding(BlockChange::Reached, Sign::Well), w.now).unwrap();
+    w.pass(secs(2));
+    assert_eq!(w.claim(10), []);
+    w.core.examine(&finding(BlockChange::Reached, Sign::None), w.now).unwrap();
     w.commit();
+    assert_eq!(w.blocks()[0].1.kind, BlockKind::Breaker, "a page that answers does not close it");
+    let probe = w.claim_one();
+    end(w, &probe, End::Sent);
     assert_eq!((w.blocks(), w.ramps()), (vec![], vec![here()]));
     w.pass(mins(5));
     let held = w.claim(1).remove(0);
@@ -253,7 +258,7 @@ fn whoever_asks_a_provider_may_close_its_breaker_and_only_one_who_is_known_lifts
     w.core.examine(&finding(BlockChange::Reached, Sign::Well), w.now).unwrap();
     w.commit();
     assert_eq!(w.blocks()[0].1.kind, BlockKind::Hold, "being there is not knowing us");
-    w.core.examine(&finding(BlockChange::Lift, Sign::Well), w.now).unwrap();
+    w.core.examine(&finding(BlockChange::Ready, Sign::None), w.now).unwrap();
     w.commit();
     assert_eq!(w.blocks(), []);
 }

@@ -153,7 +153,8 @@ impl Roll {
 
     /// How the destination is, with a breaker that opens soon.
     fn vitals(&mut self) -> Vitals {
-        let limits = Limits { failures: 2, percent: 40, volume: 4, lasting: Span::from_secs(1), ..Limits::default() };
+        let limits =
+            Limits { failures: 2, percent: 40, volume: 4, lasting: Span::from_secs(1), ..Limits::default() };
         Vitals {
             sign: self.pick(&[Sign::Ill, Sign::Ill, Sign::Well, Sign::None]),
             scope: self.pick(&[Scope::Destination, Scope::Destination, Scope::Channel]),
@@ -184,6 +185,7 @@ impl Roll {
                 change: self.pick(&[
                     BlockChange::Lift,
                     BlockChange::Reached,
+                    BlockChange::Ready,
                     BlockChange::Renew("down".into()),
                 ]),
                 vitals: self.vitals(),

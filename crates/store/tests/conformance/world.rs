@@ -298,7 +298,7 @@ pub(crate) fn settlement(claimed: &Claimed, end: End, now: Time) -> Settlement {
         End::Failed(reason) => (Next::Failed(reason), Some(Verdict::Permanent), lift),
         End::Held(scope) => {
             let hold = Block::hold("401".into(), failed(claimed).map_or(0, |probes| probes + 1), now);
-            (Next::Held, Some(Verdict::SenderFault), BlockChange::Set(scope, hold))
+            (Next::Held { due: now }, Some(Verdict::SenderFault), BlockChange::Set(scope, hold))
         }
         End::Unreached(delay) => {
             let renew = |_| BlockChange::Renew("nobody".into());
