@@ -491,7 +491,9 @@ fn quoted(word: &str) -> String {
     format!("`{head}{more}`")
 }
 
+/// A path short enough to be repeated, with nothing in it that a terminal would act on.
 fn shortened(field: String) -> String {
+    let field = if field.contains(char::is_control) { field.escape_debug().to_string() } else { field };
     match field.char_indices().nth(128) {
         Some((end, _)) => format!("{}…", &field[..end]),
         None => field,

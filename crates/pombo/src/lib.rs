@@ -5,8 +5,8 @@
 //! cannot be delivered ends as a dead letter with its reason and every attempt on record.
 //!
 //! A program starts an engine with [`Options`], hands messages in with [`Pombo::send`], and follows one with
-//! [`Pombo::wait`] or [`Pombo::message`]. Webhooks are built in. Any other outlet is a type that implements
-//! [`Channel`]: it makes one attempt and reports what it saw ([`Reply`]); deciding what that means, waiting and
+//! [`Pombo::wait`] or [`Pombo::message`]. WhatsApp, e-mail, claims and webhooks are built in. Any other outlet is
+//! a type that implements [`Channel`]: it makes one attempt and reports what it saw ([`Reply`]); deciding what that means, waiting and
 //! trying again is the engine's work.
 //!
 //! ```

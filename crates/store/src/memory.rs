@@ -717,31 +717,31 @@ impl Model {
     }
 
     fn change_block(&mut self, places: &[Place; 2], change: BlockChange, now: Time) {
-        match change.clone() {
-            BlockChange::Keep => {}
-            BlockChange::Set(scope, block) => self.put_block(at(places, scope), block, now),
-            BlockChange::Renew(reason) => {
-                for place in places {
+        if let BlockChange::Set(scope, block) = change {
+            return self.put_block(at(places, scope), block, now);
+        }
+        for place in places {
+            match &change {
+                BlockChange::Keep | BlockChange::Set(..) => {}
+                BlockChange::Renew(reason) => {
                     if let Some(block) = self.blocks.get_mut(place).filter(|block| block.kind.is_probed()) {
                         *block = block.clone().renewed(reason.clone(), now);
                     }
                 }
-            }
-            BlockChange::Lift => {
-                places.iter().for_each(|place| self.recover(place, BlockKind::is_probed, now));
-            }
-            BlockChange::Ready | BlockChange::Reached => {
-                for place in places {
-                    if change == BlockChange::Ready {
-                        self.recover(place, |kind| kind == BlockKind::Hold, now);
-                    }
-                    if let Some(block) =
-                        self.blocks.get_mut(place).filter(|block| block.kind == BlockKind::Breaker)
-                    {
-                        *block = block.clone().probed_now(now);
-                    }
+                BlockChange::Lift => self.recover(place, BlockKind::is_probed, now),
+                BlockChange::Reached => self.try_now(place, now),
+                BlockChange::Ready => {
+                    self.recover(place, |kind| kind == BlockKind::Hold, now);
+                    self.try_now(place, now);
                 }
             }
+        }
+    }
+
+    /// Lets a message try a breaker at once.
+    fn try_now(&mut self, place: &Place, now: Time) {
+        if let Some(block) = self.blocks.get_mut(place).filter(|block| block.kind == BlockKind::Breaker) {
+            *block = block.clone().probed_now(now);
         }
     }
 

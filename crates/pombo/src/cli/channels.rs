@@ -129,19 +129,30 @@ fn list(items: &[Value]) {
     for item in items {
         let (name, policy) = (word(item, "name"), word(&item["policy"], "name"));
         table.row([name.clone(), word(item, "kind"), policy, word(item, "state"), word(item, "reason")]);
-        hints.push((name, word(item, "hint")));
+        hints.push((name, told(item)));
         for place in item["destinations"].as_array().into_iter().flatten() {
             let name = word(place, "destination");
             let indented = format!("  {name}");
             let none = String::new;
             table.row([indented, none(), none(), word(place, "state"), word(place, "reason")]);
-            hints.push((name, word(place, "hint")));
+            hints.push((name, told(place)));
         }
     }
     table.print();
     let paint = Paint::stdout();
     for (name, hint) in hints.iter().filter(|(_, hint)| !hint.is_empty()) {
         out::line(format!("{} {name}: {hint}", paint.cyan("hint:")));
+    }
+}
+
+/// What to do, since when it is so, and when it is next tried or ends.
+fn told(place: &Value) -> String {
+    let hint = word(place, "hint");
+    let (since, until) = (word(place, "since"), word(place, "until"));
+    match (hint.is_empty(), since.is_empty(), until.is_empty()) {
+        (true, ..) | (_, true, _) => hint,
+        (_, _, true) => format!("{hint} (since {since})"),
+        _ => format!("{hint} (since {since}; next at {until})"),
     }
 }
 

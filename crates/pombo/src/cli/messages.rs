@@ -182,7 +182,8 @@ async fn list(client: &Client, args: &List, shared: &Shared) -> Result<(), Troub
             left -= 1;
             shown += 1;
             if shared.json {
-                out::line(item.get());
+                // Line breaks stand between the parts of what a caller wrote, never within its texts.
+                out::line(item.get().replace(['\n', '\r'], " "));
             } else {
                 row(&mut table, &client.parse(item.get().as_bytes())?);
             }

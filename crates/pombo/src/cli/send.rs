@@ -207,7 +207,9 @@ pub(crate) fn attempt_line(attempt: &Attempt, paint: Paint) -> String {
     let why = why.strip_prefix(&said).unwrap_or(why);
     let why = attempt.code.as_ref().and_then(|code| why.strip_prefix(code.as_str())).unwrap_or(why);
     let why = why.trim_start_matches([' ', ':', ';']);
-    let plain = why.is_empty() || attempt.outcome == "sent";
+    let why = why.strip_prefix(&pombo_kernel::lifecycle::accepted(attempt.number)).unwrap_or(why);
+    let why = why.trim_start_matches([' ', ':', ';']);
+    let plain = why.is_empty();
     let why = if plain { String::new() } else { format!(" · {}", out::clipped(why, 200)) };
     format!("attempt {} {outcome}{code}{why}", attempt.number)
 }
