@@ -343,8 +343,8 @@ async fn an_outage_of_one_destination_loses_nothing_delays_nobody_else_and_ends_
         format!(
             "[channels.{name}]\nkind = \"evolution\"\nbase_url = \"{url}\"\ninstance = \"sandbox\"\n\
              api_key = \"${{EVOLUTION_KEY}}\"\nprobe_every = \"1h\"\n\
-             [channels.{name}.breaker]\nfirst_probe = \"500ms\"\nslowest_probe = \"1s\"\n\
-             [channels.{name}.retry]\ndelays = [\"100ms\", \"200ms\", \"400ms\"]\n"
+             [channels.{name}.breaker]\nlasting = \"1s\"\nfirst_probe = \"500ms\"\nslowest_probe = \"1s\"\n\
+             [channels.{name}.retry]\ndelays = [\"1s\", \"2s\", \"4s\"]\n"
         )
     };
     let config = format!("{}{}", channel("bad", bad.url()), channel("good", good.url()));

@@ -127,7 +127,7 @@ async fn attempts_and_the_end_are_told() {
         json!([{
             "number": 1, "started_at": NOW.to_string(), "finished_at": NOW.to_string(), "outcome": "failed",
             "verdict": "permanent", "category": "invalid_recipient", "code": "404", "error": "no such number",
-            "next_delay_ms": null, "explanation": "a permanent error is not retried",
+            "perhaps_sent": false, "next_delay_ms": null, "explanation": "a permanent error is not retried",
             "policy": "webhook: 8 attempts",
         }])
     );
