@@ -7,10 +7,9 @@ mod receipt;
 mod world;
 
 use std::fmt;
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,20 +19,18 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use pombo_kernel::secret::Secret;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 pub use self::receipt::Hook;
 use self::receipt::Postman;
 use self::world::World;
 pub use self::world::{Sent, State, Stats};
+use super::REQUEST_BYTES_MAX;
+use super::door::{self, HangUp};
 use super::script::parameter;
-use super::{HangUp, REQUEST_BYTES_MAX};
 
 /// What the end of a recipient's number makes the sandbox do.
 pub const SCRIPTS: &[(&str, &str)] = &[
@@ -161,40 +158,12 @@ impl Shared {
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let mut guests = JoinSet::new();
-    loop {
-        tokio::select! {
-            guest = listener.accept() => match guest {
-                Ok((stream, _)) => {
-                    shared.world().connections += 1;
-                    guests.spawn(host(stream, shared.clone()));
-                }
-                // Out of file handles, most likely; some will come free.
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            },
-            Some(_) = guests.join_next() => {}
-        }
-    }
-}
-
-/// Serves one connection, and resets it where a script asked for that.
-async fn host(stream: TcpStream, shared: Arc<Shared>) {
-    let _ = stream.set_nodelay(true);
-    let reset = AtomicBool::new(false);
-    let service = service_fn(|request| {
-        let (shared, reset) = (shared.clone(), &reset);
-        Box::pin(async move {
-            let answer = answer(&shared, request).await;
-            reset.store(answer.is_err(), Ordering::Relaxed);
-            answer
-        })
-    });
-    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    let _ = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
-    let stream = connection.into_parts().io.into_inner();
-    if reset.load(Ordering::Relaxed) {
-        let _ = stream.set_zero_linger();
-    }
+    door::welcome(listener, |stream| {
+        let shared = shared.clone();
+        shared.world().connections += 1;
+        async move { door::host(stream, |request| answer(&shared, request)).await }
+    })
+    .await;
 }
 
 type Answer = Response<Full<Bytes>>;

@@ -2,6 +2,7 @@
 //!
 //! A sandbox keeps its own count of what it was sent, so that it can contradict the engine.
 
+mod door;
 pub mod evolution;
 pub mod resend;
 mod script;
@@ -11,12 +12,11 @@ pub mod tiss;
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -26,14 +26,12 @@ use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::{Body, Frame, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::time::Time;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
+use self::door::HangUp;
 use self::script::{Script, Taken};
 use self::tally::Tally;
 pub use self::tally::{Count, Stats};
@@ -169,53 +167,13 @@ impl Shared {
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let mut guests = JoinSet::new();
-    loop {
-        tokio::select! {
-            guest = listener.accept() => match guest {
-                Ok((stream, _)) => {
-                    shared.tally().connected();
-                    guests.spawn(host(stream, shared.clone()));
-                }
-                // Out of file handles, most likely; some will come free.
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            },
-            Some(_) = guests.join_next() => {}
-        }
-    }
+    door::welcome(listener, |stream| {
+        let shared = shared.clone();
+        shared.tally().connected();
+        async move { door::host(stream, |request| answer(&shared, request)).await }
+    })
+    .await;
 }
-
-/// Serves one connection, and resets it where a script asked for that.
-async fn host(stream: TcpStream, shared: Arc<Shared>) {
-    let _ = stream.set_nodelay(true);
-    let reset = AtomicBool::new(false);
-    let service = service_fn(|request| {
-        let (shared, reset) = (&shared, &reset);
-        Box::pin(async move {
-            let answer = answer(shared, request).await;
-            reset.store(answer.is_err(), Ordering::Relaxed);
-            answer
-        })
-    });
-    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    let _ = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
-    let stream = connection.into_parts().io.into_inner();
-    if reset.load(Ordering::Relaxed) {
-        let _ = stream.set_zero_linger();
-    }
-}
-
-/// The script says to hang up without a word.
-#[derive(Debug)]
-struct HangUp;
-
-impl fmt::Display for HangUp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("hanging up")
-    }
-}
-
-impl std::error::Error for HangUp {}
 
 type Answer = Response<Either<Full<Bytes>, Endless>>;
 

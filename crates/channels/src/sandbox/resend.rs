@@ -7,7 +7,7 @@ mod events;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,22 +21,20 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::secret::Secret;
 use pombo_kernel::time::Time;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 use self::check::{Trouble, check};
 use self::events::Events;
+use super::door::{self, HangUp};
 use super::script::parameter;
 use super::tally::Tally;
-use super::{Clock, Count, HangUp, Stats};
+use super::{Clock, Count, Stats};
 
 const REQUEST_BYTES_MAX: usize = 40 * 1024 * 1024;
 const BATCH_MAX: usize = 100;
@@ -252,49 +250,28 @@ impl Shared {
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>, poster: Option<events::Poster>) {
-    let mut guests = JoinSet::new();
-    if let Some(poster) = poster {
-        guests.spawn(poster);
-    }
-    let mut seconds = tokio::time::interval(Duration::from_secs(1));
-    loop {
-        tokio::select! {
-            guest = listener.accept() => match guest {
-                Ok((stream, _)) => {
-                    shared.state().tally.connected();
-                    guests.spawn(host(stream, shared.clone()));
-                }
-                // Out of file handles, most likely; some will come free.
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            },
-            Some(_) = guests.join_next() => {}
-            _ = seconds.tick() => {
-                let second = shared.second.fetch_add(1, Ordering::Relaxed);
-                let mut state = shared.state();
-                state.used = 0;
-                state.answers.retain(|_, known| second.saturating_sub(known.second) < DAY_SECS);
-            }
+    let guests = door::welcome(listener, |stream| {
+        let shared = shared.clone();
+        shared.state().tally.connected();
+        async move { door::host(stream, |request| answer(&shared, request)).await }
+    });
+    let reports = async {
+        if let Some(poster) = poster {
+            poster.await;
         }
-    }
+    };
+    tokio::join!(guests, reports, count_seconds(&shared));
 }
 
-/// Serves one connection, and resets it where a script asked for that.
-async fn host(stream: TcpStream, shared: Arc<Shared>) {
-    let _ = stream.set_nodelay(true);
-    let reset = AtomicBool::new(false);
-    let service = service_fn(|request| {
-        let (shared, reset) = (&shared, &reset);
-        Box::pin(async move {
-            let answer = answer(shared, request).await;
-            reset.store(answer.is_err(), Ordering::Relaxed);
-            answer
-        })
-    });
-    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    let _ = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
-    let stream = connection.into_parts().io.into_inner();
-    if reset.load(Ordering::Relaxed) {
-        let _ = stream.set_zero_linger();
+/// Begins a new second of the rate limit each second, and forgets keys after a day.
+async fn count_seconds(shared: &Shared) {
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        seconds.tick().await;
+        let second = shared.second.fetch_add(1, Ordering::Relaxed);
+        let mut state = shared.state();
+        state.used = 0;
+        state.answers.retain(|_, known| second.saturating_sub(known.second) < DAY_SECS);
     }
 }
 

@@ -24,9 +24,10 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
 };
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use super::door;
 use super::{Clock, Count};
 
 const LINE_BYTES_MAX: u64 = 16 * 1024;
@@ -256,20 +257,11 @@ impl Shared {
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let mut guests = JoinSet::new();
-    loop {
-        tokio::select! {
-            guest = listener.accept() => match guest {
-                Ok((stream, _)) => {
-                    shared.book().stats.connections += 1;
-                    guests.spawn(host(stream, shared.clone()));
-                }
-                // Out of file handles, most likely; some will come free.
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            },
-            Some(_) = guests.join_next() => {}
-        }
-    }
+    door::welcome(listener, |stream| {
+        shared.book().stats.connections += 1;
+        host(stream, shared.clone())
+    })
+    .await;
 }
 
 trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +17,15 @@ use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use pombo_kernel::content::claim::{Claim, Form, Service, TISS_NAMESPACE};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::xml::Element;
 use serde::Serialize;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
-use super::{Endless, HangUp, plain};
+use super::door::{self, HangUp};
+use super::{Endless, plain};
 use crate::tiss::{
     Encoding, HashCase, Hashes, decoded, element, encode, envelope_end, envelope_start, field,
 };
@@ -199,40 +197,12 @@ impl Shared {
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let mut guests = JoinSet::new();
-    loop {
-        tokio::select! {
-            guest = listener.accept() => match guest {
-                Ok((stream, _)) => {
-                    shared.ledger().stats.connections += 1;
-                    guests.spawn(host(stream, shared.clone()));
-                }
-                // Out of file handles, most likely; some will come free.
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            },
-            Some(_) = guests.join_next() => {}
-        }
-    }
-}
-
-/// Serves one connection, and resets it where a script asked for that.
-async fn host(stream: TcpStream, shared: Arc<Shared>) {
-    let _ = stream.set_nodelay(true);
-    let reset = AtomicBool::new(false);
-    let service = service_fn(|request| {
-        let (shared, reset) = (&shared, &reset);
-        Box::pin(async move {
-            let answer = answer(shared, request).await;
-            reset.store(answer.is_err(), Ordering::Relaxed);
-            answer
-        })
-    });
-    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    let _ = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
-    let stream = connection.into_parts().io.into_inner();
-    if reset.load(Ordering::Relaxed) {
-        let _ = stream.set_zero_linger();
-    }
+    door::welcome(listener, |stream| {
+        let shared = shared.clone();
+        shared.ledger().stats.connections += 1;
+        async move { door::host(stream, |request| answer(&shared, request)).await }
+    })
+    .await;
 }
 
 type Answer = Response<Either<Full<Bytes>, Endless>>;

@@ -6,6 +6,8 @@
 mod answers;
 mod fault;
 mod number;
+#[path = "../parts/mod.rs"]
+mod parts;
 mod pretend;
 mod probe;
 mod receiver;

@@ -1,10 +1,12 @@
+use std::time::Duration;
+
 use pombo_kernel::classify::Verdict;
 use pombo_kernel::reply::FaultKind;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::receiver::{KEY, Receiver, answer, reset};
-use crate::{OI, SHORT, accepted, channel, doubtful, meaning, refused, sandbox, send, send_within};
+use crate::{OI, accepted, channel, doubtful, meaning, refused, sandbox, send, send_within};
 
 fn absent(number: &str) -> Vec<u8> {
     let message = format!(r#"[{{"jid":"{number}@s.whatsapp.net","exists":false,"number":"{number}"}}]"#);
@@ -89,16 +91,24 @@ async fn what_becomes_of_the_other_form_is_what_became_of_the_message() {
 
 #[tokio::test]
 async fn both_forms_share_one_deadline() {
+    const DEADLINE: Duration = Duration::from_secs(10);
     let server = Receiver::start(|mut stream, seen| async move {
         seen.read(&mut stream).await;
-        tokio::time::sleep(SHORT / 2).await;
+        pass(DEADLINE / 2).await;
         stream.write_all(&absent("5511987654321")).await.unwrap();
         seen.read(&mut stream).await;
         // Late for the attempt, though in time for a second deadline of the same length.
-        tokio::time::sleep(SHORT * 3 / 4).await;
+        pass(DEADLINE * 3 / 4).await;
         let _ = stream.write_all(&answer(201, KEY)).await;
     })
     .await;
-    let reply = send_within(&channel(&server.url()), "5511987654321", OI, SHORT).await;
+    let reply = send_within(&channel(&server.url()), "5511987654321", OI, DEADLINE).await;
     assert_eq!(doubtful(&reply), FaultKind::Timeout);
+}
+
+/// Lets time pass without waiting for it.
+async fn pass(span: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(span).await;
+    tokio::time::resume();
 }

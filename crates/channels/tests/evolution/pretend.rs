@@ -223,12 +223,7 @@ async fn so_many_in_a_hundred_fail() {
 
 /// What a webhook was told, once so many receipts have arrived.
 async fn told(hook: &Receiver, count: usize) -> Vec<(String, Delivery)> {
-    let waiting = async {
-        while hook.requests().len() < count {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("receipts arrive");
+    tokio::time::timeout(PATIENCE, hook.has_seen(count)).await.expect("receipts arrive");
     let body = |request: &String| serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
     let all = hook.requests().iter().flat_map(|request| reports(&body(request))).collect::<Vec<_>>();
     all.into_iter().map(|report| (report.provider_id, report.delivery)).collect()

@@ -1,56 +1,20 @@
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use pombo_channels::evolution::{Evolution, EvolutionSettings};
 use pombo_channels::resolve::Resolver;
 use pombo_kernel::reply::FaultKind;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
-use tempfile::TempDir;
+use rcgen::CertificateParams;
 use tokio::io::AsyncWriteExt as _;
 use tokio_rustls::TlsAcceptor;
 
+use crate::parts::authority::Authority;
 use crate::receiver::{KEY, Receiver, answer};
 use crate::{accepted, send, settings, unreachable};
 
-/// An authority of our own, with its certificate in a file.
-struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
-    folder: TempDir,
-}
-
 impl Authority {
-    fn new() -> Authority {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
-        Authority { issuer, folder }
-    }
-
-    fn file(&self) -> Option<PathBuf> {
-        Some(self.folder.path().join("ca.pem"))
-    }
-
     /// A server that speaks TLS under this name, with a certificate of ours.
     async fn server(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Receiver {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        change(&mut params);
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(
-                vec![certificate.der().clone()],
-                PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
-            )
-            .unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let acceptor = TlsAcceptor::from(self.shown_by(name, change));
         Receiver::start(move |stream, seen| {
             let acceptor = acceptor.clone();
             async move {
@@ -76,7 +40,7 @@ fn leading_to(server: &Receiver, ca_file: Option<PathBuf>) -> Evolution {
 async fn an_authority_from_a_file_is_trusted() {
     let authority = Authority::new();
     let server = authority.server("evolution.example", |_| {}).await;
-    let channel = leading_to(&server, authority.file());
+    let channel = leading_to(&server, Some(authority.file()));
     assert_eq!(accepted(&send(&channel, "5511987654321").await), "3EB0AA");
     assert_eq!(accepted(&send(&channel, "5511987654321").await), "3EB0AA");
     assert_eq!((server.connections(), server.requests().len()), (1, 2));
@@ -96,9 +60,9 @@ async fn a_certificate_that_is_not_good_ends_the_attempt_before_the_key_is_shown
     let stranger = Authority::new();
     for (server, ca_file, why) in [
         (&good, None, "unknown authority"),
-        (&good, stranger.file(), "another authority"),
-        (&misnamed, authority.file(), "another host"),
-        (&expired, authority.file(), "expired"),
+        (&good, Some(stranger.file()), "another authority"),
+        (&misnamed, Some(authority.file()), "another host"),
+        (&expired, Some(authority.file()), "expired"),
     ] {
         let reply = send(&leading_to(server, ca_file), "5511987654321").await;
         assert_eq!(unreachable(&reply), FaultKind::Tls, "{why}");

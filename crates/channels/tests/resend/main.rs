@@ -6,6 +6,8 @@
 mod batch;
 mod errors;
 mod fault;
+#[path = "../parts/mod.rs"]
+mod parts;
 mod pretend;
 mod receiver;
 mod secrecy;

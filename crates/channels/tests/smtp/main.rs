@@ -3,13 +3,14 @@
 // A test that cannot be set up may as well stop where it stands.
 #![allow(clippy::unwrap_used)]
 
-mod authority;
 mod canary;
 mod fault;
 mod injection;
 mod mails;
 mod mx;
 mod names;
+#[path = "../parts/mod.rs"]
+mod parts;
 mod postfix;
 mod replies;
 mod reuse;

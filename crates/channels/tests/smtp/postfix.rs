@@ -15,7 +15,7 @@ use pombo_kernel::reply::{FaultKind, Stage};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use crate::authority::Authority;
+use crate::parts::authority::Authority;
 use crate::{PATIENCE, PLAIN, accepted, envelope, meaning, refused, send, settings, unreachable};
 
 const POSTFIX: &str = "/usr/sbin/postfix";

@@ -9,7 +9,7 @@ use pombo_kernel::reply::{FaultKind, Stage};
 use pombo_kernel::secret::Secret;
 use rustls::ServerConfig;
 
-use crate::authority::Authority;
+use crate::parts::authority::Authority;
 use crate::server::Server;
 use crate::{PATIENCE, accepted, meaning, refused, sandbox_with, send, settings, unreachable};
 
@@ -34,7 +34,7 @@ fn named(scheme: &str, authority: &Authority) -> SmtpSettings {
 #[tokio::test]
 async fn both_ways_to_tls_work_and_the_user_is_known() {
     let authority = Authority::new();
-    let certificate = authority.server("mail.example", |_| {});
+    let certificate = authority.shown_by("mail.example", |_| {});
     for (scheme, implicit) in [("smtp", false), ("smtps", true)] {
         let server = server(&certificate, implicit).await;
         let channel = leading_to(&named(scheme, &authority), server.address);
@@ -51,9 +51,9 @@ async fn both_ways_to_tls_work_and_the_user_is_known() {
 async fn a_certificate_that_is_not_good_ends_the_attempt_before_anything_is_said() {
     let authority = Authority::new();
     let stranger = Authority::new();
-    let good = authority.server("mail.example", |_| {});
-    let misnamed = authority.server("other.example", |_| {});
-    let expired = authority.server("mail.example", |params| {
+    let good = authority.shown_by("mail.example", |_| {});
+    let misnamed = authority.shown_by("other.example", |_| {});
+    let expired = authority.shown_by("mail.example", |params| {
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
         params.not_after = rcgen::date_time_ymd(2021, 1, 1);
     });
@@ -87,7 +87,7 @@ async fn no_credentials_go_out_in_the_clear() {
 
 #[tokio::test]
 async fn opportunistic_takes_what_it_gets() {
-    let unknown = Authority::new().server("other.example", |_| {});
+    let unknown = Authority::new().shown_by("other.example", |_| {});
     let server = sandbox_with(Options { tls: Some(unknown), ..Options::default() }).await;
     accepted(send(&crate::channel(&server.url()), "m", "ana@example.net").await);
     assert!(server.taken()[0].encrypted);
@@ -109,7 +109,7 @@ async fn what_is_said_before_the_handshake_is_not_believed_after_it() {
 #[tokio::test]
 async fn a_wrong_password_is_our_fault_and_its_reply_shows_nothing_of_it() {
     let authority = Authority::new();
-    let server = server(&authority.server("mail.example", |_| {}), false).await;
+    let server = server(&authority.shown_by("mail.example", |_| {}), false).await;
     let wrong = SmtpSettings {
         ca_file: Some(authority.file()),
         username: Some("ana@clinic".to_owned()),

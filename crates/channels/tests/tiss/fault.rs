@@ -27,7 +27,7 @@ async fn nobody_listening_is_unreachable_and_silence_is_doubt() {
     })
     .await;
     assert_eq!(doubtful(&send_within(&channel(&silent.url()), &lot("1"), SHORT).await), FaultKind::Timeout);
-    assert_eq!(silent.requests().len(), 1);
+    assert_eq!(silent.seen().len(), 1);
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn a_reset_after_the_request_leaves_doubt() {
     })
     .await;
     assert_eq!(doubtful(&send(&channel(&rude.url()), &lot("1")).await), FaultKind::ConnectionReset);
-    assert_eq!(rude.requests().len(), 1);
+    assert_eq!(rude.seen().len(), 1);
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn an_idle_connection_that_the_operator_closed_is_not_used_again() {
         // A round trip of our own: whatever the kernel knew before it, the runtime knows after it.
         drop(TcpStream::connect(operator.address).await.unwrap());
     }
-    assert_eq!(operator.requests().len(), 3);
+    assert_eq!(operator.seen().len(), 3);
 }
 
 #[tokio::test] // REQ CB-2

@@ -98,7 +98,7 @@ async fn a_lot_alone_gets_header_hash_and_envelope() {
     let operator = operator().await;
     let channel = Tiss::new(&with_login(&operator.url())).unwrap();
     accepted(send(&channel, LOT).await);
-    let (head, body) = operator.requests().remove(0);
+    let (head, body) = operator.seen().remove(0);
     let head = head.to_lowercase();
     assert!(head.starts_with("post /tiss http/1.1\r\n"), "{head}");
     for line in [
@@ -147,7 +147,7 @@ async fn every_attempt_of_a_message_sends_the_same_bytes() {
         envelope.now = pombo_kernel::time::Time::from_millis(envelope.now.millis() + minutes * 60_000);
         accepted(channel.send(&envelope, PATIENCE).await);
     }
-    let requests = operator.requests();
+    let requests = operator.seen();
     assert_eq!(requests[0].1, requests[1].1);
 }
 
@@ -207,7 +207,7 @@ async fn a_wrong_hash_is_not_sent() {
         assert_eq!(kind, FaultKind::BadContent);
         assert!(text.contains(reason), "{text}");
     }
-    assert_eq!(operator.requests().len(), 0);
+    assert_eq!(operator.seen().len(), 0);
     let computed = sent(|it| it.hash = HashRule::Compute, &request(&with(&bad))).await;
     assert_eq!(value(&computed, "hash"), LATIN1);
 }
@@ -281,7 +281,7 @@ async fn a_service_may_have_an_address_of_its_own() {
     let channel = Tiss::new(&TissSettings { services, ..settings(&main.url()) }).unwrap();
     let _ = send(&channel, "<solicitacaoStatusProtocolo/>").await;
     accepted(send(&channel, LOT).await);
-    assert_eq!((main.requests().len(), status.requests().len()), (1, 1));
+    assert_eq!((main.seen().len(), status.seen().len()), (1, 1));
 }
 
 #[tokio::test]
@@ -321,7 +321,7 @@ async fn a_claim_for_another_operator_stays_here() {
     let mut addressed = envelope(LOT);
     addressed.to = "999999".to_owned();
     assert_eq!(unreachable(&channel.send(&addressed, PATIENCE).await).0, FaultKind::BadContent);
-    assert_eq!(operator.requests().len(), 0);
+    assert_eq!(operator.seen().len(), 0);
     addressed.to = "123456".to_owned();
     accepted(channel.send(&addressed, PATIENCE).await);
 }
@@ -358,7 +358,7 @@ fn no_setting_and_no_claim_makes_more_than_one_request_or_element() {
             }
             let count = taken.get() + 1;
             taken.set(count);
-            let requests = operator.requests();
+            let requests = operator.seen();
             prop_assert_eq!(requests.len(), count);
             let text = String::from_utf8(requests[count - 1].1.clone()).unwrap();
             prop_assert_eq!(value(&text, "loginPrestador"), login);

@@ -8,6 +8,8 @@ mod attack;
 mod fault;
 mod forms;
 mod operator;
+#[path = "../parts/mod.rs"]
+mod parts;
 mod receiver;
 mod settings;
 mod tls;

@@ -4,37 +4,22 @@ use std::sync::Arc;
 use pombo_channels::resolve::Resolver;
 use pombo_channels::tiss::{Tiss, TissSettings};
 use pombo_kernel::reply::FaultKind;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio_rustls::TlsAcceptor;
 
+use crate::parts::authority::Authority;
 use crate::receiver::Receiver;
 use crate::{accepted, lot, send, settings, unreachable};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 85\r\n\r\n\
     <protocoloRecebimentoWS><numeroProtocolo>1</numeroProtocolo></protocoloRecebimentoWS>";
 
-/// An authority of our own, with files for what it issues.
-struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
-    folder: TempDir,
-}
-
 impl Authority {
-    fn new() -> Authority {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
-        Authority { issuer, folder }
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -43,9 +28,9 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["clinica.example".to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        std::fs::write(self.file("client.pem"), certificate.pem()).unwrap();
-        std::fs::write(self.file("client.key"), key.serialize_pem()).unwrap();
-        (self.file("client.pem"), self.file("client.key"))
+        std::fs::write(self.path("client.pem"), certificate.pem()).unwrap();
+        std::fs::write(self.path("client.key"), key.serialize_pem()).unwrap();
+        (self.path("client.pem"), self.path("client.key"))
     }
 
     /// An operator under this name; with `strict`, only for providers whom this authority knows.
@@ -101,14 +86,14 @@ async fn the_operator_knows_us_by_our_certificate() {
     let authority = Authority::new();
     let operator = authority.operator("tiss.example", true, |_| {}).await;
     let (certificate, key) = authority.provider();
-    let trusting = TissSettings { ca_file: Some(authority.file("ca.pem")), ..settings("https://x/") };
+    let trusting = TissSettings { ca_file: Some(authority.path("ca.pem")), ..settings("https://x/") };
     let known =
         TissSettings { client_cert_file: Some(certificate), client_key_file: Some(key), ..trusting.clone() };
     accepted(send(&leading_to(known, &operator), &lot("1")).await);
-    assert_eq!(operator.requests().len(), 1);
+    assert_eq!(operator.seen().len(), 1);
     let reply = send(&leading_to(trusting, &operator), &lot("1")).await;
     assert!(!matches!(reply, pombo_kernel::reply::Reply::Accepted(_)), "{reply:?}");
-    assert_eq!(operator.requests().len(), 1);
+    assert_eq!(operator.seen().len(), 1);
 }
 
 #[tokio::test]
@@ -122,7 +107,7 @@ async fn a_certificate_that_is_not_good_ends_the_attempt_before_anything_is_sent
             params.not_after = rcgen::date_time_ymd(2021, 1, 1);
         })
         .await;
-    let trusting = TissSettings { ca_file: Some(authority.file("ca.pem")), ..settings("https://x/") };
+    let trusting = TissSettings { ca_file: Some(authority.path("ca.pem")), ..settings("https://x/") };
     for (settings, operator, why) in [
         (settings("https://x/"), &good, "unknown authority"),
         (trusting.clone(), &misnamed, "another host"),
@@ -130,7 +115,7 @@ async fn a_certificate_that_is_not_good_ends_the_attempt_before_anything_is_sent
     ] {
         let reply = send(&leading_to(settings, operator), &lot("1")).await;
         assert_eq!(unreachable(&reply).0, FaultKind::Tls, "{why}");
-        assert_eq!(operator.requests().len(), 0, "{why}");
+        assert_eq!(operator.seen().len(), 0, "{why}");
     }
     accepted(send(&leading_to(trusting, &good), &lot("1")).await);
 }
@@ -139,12 +124,12 @@ async fn a_certificate_that_is_not_good_ends_the_attempt_before_anything_is_sent
 fn files_that_hold_no_certificate_or_key_are_refused() {
     let authority = Authority::new();
     let (certificate, key) = authority.provider();
-    std::fs::write(authority.file("empty"), "").unwrap();
+    std::fs::write(authority.path("empty"), "").unwrap();
     for (certificate, key, field) in [
-        (authority.file("empty"), key.clone(), "client_cert_file"),
-        (certificate.clone(), authority.file("empty"), "client_key_file"),
+        (authority.path("empty"), key.clone(), "client_cert_file"),
+        (certificate.clone(), authority.path("empty"), "client_key_file"),
         (certificate.clone(), certificate, "client_key_file"),
-        (authority.file("ca.pem"), key, "client_cert_file"),
+        (authority.path("ca.pem"), key, "client_cert_file"),
     ] {
         let both = TissSettings {
             client_cert_file: Some(certificate),

@@ -5,6 +5,8 @@
 
 mod address;
 mod fault;
+#[path = "../parts/mod.rs"]
+mod parts;
 mod receiver;
 mod reuse;
 mod scripts;

@@ -9,8 +9,8 @@ use rustls::pki_types::PrivateKeyDer;
 use tempfile::TempDir;
 
 pub(crate) struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
-    folder: TempDir,
+    pub(crate) issuer: CertifiedIssuer<'static, KeyPair>,
+    pub(crate) folder: TempDir,
 }
 
 impl Authority {
@@ -35,7 +35,7 @@ impl Authority {
     }
 
     /// What a server of this name shows.
-    pub(crate) fn server(
+    pub(crate) fn shown_by(
         &self,
         name: &str,
         change: impl FnOnce(&mut CertificateParams),
