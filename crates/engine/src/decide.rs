@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use pombo_channels::Health;
 use pombo_kernel::block::{Block, BlockChange};
 use pombo_kernel::breaker::Sign;
-use pombo_kernel::classify::{Meaning, Scope, Verdict};
+use pombo_kernel::classify::{Meaning, Scope, Verdict, read};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::flow::Rate;
 use pombo_kernel::hint;
@@ -13,7 +13,7 @@ use pombo_kernel::lifecycle::{self, Case, Certainty, Failure, Heard, Next, Outco
 use pombo_kernel::mask;
 use pombo_kernel::message::{Attempt, AttemptFailure};
 use pombo_kernel::policy::{Policy, Profile};
-use pombo_kernel::reply::{Fault, FaultKind, Refusal, Reply};
+use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::{ChannelSetup, Destination};
 use pombo_kernel::time::Time;
 use pombo_store::{Claimed, Finding, Place, Settlement, Vitals};
@@ -147,19 +147,16 @@ fn outcome(channel: Option<&ChannelSetup>, end: End, now: Time) -> (Outcome, Opt
         channel.is_some_and(|it| matches!(it.destination, Destination::Host | Destination::Recipient));
     let scope = if apart && heard == Heard::Provider { Scope::Destination } else { meaning.scope };
     let meaning = Meaning { scope, ..meaning };
-    let (certainty, hint, code, text) = match reply {
-        Reply::Accepted(_) => (Certainty::NotSent, None, None, String::new()),
+    let code = read::code(&reply);
+    let (certainty, hint, text) = match reply {
+        Reply::Accepted(_) => (Certainty::NotSent, None, String::new()),
         Reply::Refused(refusal) => {
             let hint = hint::hint(&refusal.hints, now);
             let certainty = if refusal.perhaps_sent { Certainty::PerhapsSent } else { Certainty::NotSent };
-            (certainty, hint, code_of(&refusal), refusal.text)
+            (certainty, hint, refusal.text)
         }
-        Reply::Unreachable(fault) => {
-            (Certainty::NotSent, None, Some(fault.kind.as_str().to_owned()), fault.text)
-        }
-        Reply::Doubtful(fault) => {
-            (Certainty::PerhapsSent, None, Some(fault.kind.as_str().to_owned()), fault.text)
-        }
+        Reply::Unreachable(fault) => (Certainty::NotSent, None, fault.text),
+        Reply::Doubtful(fault) => (Certainty::PerhapsSent, None, fault.text),
     };
     // A provider may repeat whom the message was for, which nobody needs to read in an error.
     let text = mask::personal(&text).into_owned();
@@ -205,16 +202,6 @@ fn not_configured() -> Meaning {
         wait: None,
         rule: None,
     }
-}
-
-fn code_of(refusal: &Refusal) -> Option<String> {
-    let parts = [
-        refusal.status.map(|status| status.to_string()),
-        refusal.enhanced.map(|enhanced| enhanced.to_string()),
-        refusal.name.clone(),
-    ];
-    let code = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
-    Some(code).filter(|code| !code.is_empty())
 }
 
 fn summary(code: Option<&str>, text: &str) -> String {

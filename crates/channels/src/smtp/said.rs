@@ -1,6 +1,7 @@
 //! What a server says: a code, perhaps an enhanced one, and words over one line or many.
 
-use pombo_kernel::reply::{Enhanced, Refusal, Stage};
+use pombo_kernel::classify::read::enhanced_in;
+use pombo_kernel::reply::{Refusal, Stage};
 
 use crate::answer::words;
 
@@ -95,54 +96,21 @@ impl Said {
 
     /// The reply's words, bounded, without the enhanced code at their head.
     pub(super) fn words(&self) -> String {
-        let text = words(&self.text);
-        match leading_code(&text) {
-            Some((_, rest)) => rest.to_owned(),
-            None => text,
-        }
+        enhanced_in(&words(&self.text)).1.to_owned()
     }
 
     /// The reply as a refusal, in its own words.
     pub(super) fn refusal(&self, stage: Stage) -> Refusal {
         let text = words(&self.text);
-        let enhanced = match leading_code(&text) {
-            Some((code, _)) => Some(code),
-            None => text.lines().next().and_then(marked_code),
-        };
-        Refusal { status: Some(self.code), enhanced, stage, text: self.words(), ..Refusal::default() }
+        let (enhanced, text) = enhanced_in(&text);
+        Refusal { status: Some(self.code), enhanced, stage, text: text.to_owned(), ..Refusal::default() }
     }
-}
-
-/// The enhanced code that a text begins with, and the rest.
-fn leading_code(text: &str) -> Option<(Enhanced, &str)> {
-    let (head, rest) = text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()));
-    Some((enhanced(head)?, rest.trim_start_matches(' ')))
-}
-
-/// A code that is marked as one, wherever it stands: `sorry, no mailbox here by that name. (#5.1.1)`.
-fn marked_code(line: &str) -> Option<Enhanced> {
-    line.split_whitespace().filter(|word| word.contains('#')).find_map(enhanced)
-}
-
-/// RFC 3463: class, subject and detail, with whatever dressing servers give it.
-fn enhanced(word: &str) -> Option<Enhanced> {
-    let word = word.trim_matches(|c: char| "#[]():,;-.".contains(c));
-    let mut parts = word.split('.');
-    let mut number = || {
-        let part = parts.next().filter(|part| (1..=3).contains(&part.len()))?;
-        part.bytes().all(|b| b.is_ascii_digit()).then(|| part.parse::<u16>().ok()).flatten()
-    };
-    let (class, subject, detail) = (number()?, number()?, number()?);
-    if parts.next().is_some() {
-        return None;
-    }
-    let class = u8::try_from(class).ok().filter(|class| matches!(class, 2 | 4 | 5))?;
-    Some(Enhanced { class, subject, detail })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pombo_kernel::reply::Enhanced;
     use proptest::prelude::*;
 
     fn whole(bytes: &[u8]) -> Said {

@@ -222,10 +222,7 @@ pub fn http(kind: ChannelKind, status: u16, headers: &[(String, String)], body: 
 /// An SMTP reply of one line or several: `550-5.1.1 no\r\n550 5.1.1 such user`.
 pub fn smtp(text: &str) -> Reply {
     let (status, words) = reply_code(text.trim());
-    let (code, words) = match leading_enhanced(words) {
-        Some((code, rest)) => (Some(code), rest),
-        None => (words.lines().next().and_then(marked_enhanced), words),
-    };
+    let (code, words) = enhanced_in(words);
     if let Some(status) = status.filter(|status| (200..400).contains(status)) {
         return Reply::Accepted(Receipt { code: Some(status), ..Receipt::default() });
     }
@@ -299,6 +296,14 @@ pub fn enhanced(word: &str) -> Option<Enhanced> {
     }
     let class = u8::try_from(class).ok().filter(|class| matches!(class, 2 | 4 | 5))?;
     Some(Enhanced { class, subject, detail })
+}
+
+/// The enhanced code of a reply's words, at their head or marked as one in the first line, and the words after it.
+pub fn enhanced_in(words: &str) -> (Option<Enhanced>, &str) {
+    match leading_enhanced(words) {
+        Some((code, rest)) => (Some(code), rest),
+        None => (words.lines().next().and_then(marked_enhanced), words),
+    }
 }
 
 fn leading_enhanced(text: &str) -> Option<(Enhanced, &str)> {
