@@ -316,6 +316,12 @@ pub fn accepted(number: u16) -> String {
     format!("attempt {number} was accepted")
 }
 
+/// Whether an explanation says nothing but that; without making it, since most attempts go well.
+pub fn is_accepted(explanation: &str, number: u16) -> bool {
+    let said = explanation.strip_prefix("attempt ").and_then(|rest| rest.strip_suffix(" was accepted"));
+    said.is_some_and(|said| said.parse() == Ok(number))
+}
+
 fn after_failure(
     case: &Case<'_>,
     failure: &Failure,
@@ -519,6 +525,17 @@ mod tests {
             }
         });
         assert_eq!(waits, [0, 30, 60, 120, 240, 300]);
+    }
+
+    #[test]
+    fn what_says_only_that_it_was_accepted_is_known_without_being_made() {
+        for number in [1, 7, u16::MAX] {
+            assert!(is_accepted(&accepted(number), number));
+            assert!(
+                !is_accepted(&accepted(number), 3)
+                    && !is_accepted(&format!("{}; 1308", accepted(number)), number)
+            );
+        }
     }
 
     fn down() -> Failure {

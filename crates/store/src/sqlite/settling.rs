@@ -81,7 +81,7 @@ impl Sqlite {
         let failure = attempt.failure.as_ref().map(rows::json).transpose()?;
         // Words that can be made again from the row are not stored: most messages are sent at the first try.
         let explanation =
-            Some(attempt.explanation.as_str()).filter(|said| *said != lifecycle::accepted(attempt.number));
+            Some(attempt.explanation.as_str()).filter(|said| !lifecycle::is_accepted(said, attempt.number));
         self.append(&Row {
             key,
             seq: held.progress.steps,
