@@ -18,12 +18,8 @@ use pombo_kernel::time::{Span, Time};
 use pombo_store::{Ask, Claimed, NodeId, Rates, Settlement};
 
 use crate::decide::{self, End};
+pub use crate::lease::{HEARTBEAT, LEASE, Lease, SILENCE, Term};
 
-/// How long a node's claims hold after its last sign of life.
-pub const LEASE: Span = Span::from_secs(60);
-pub const HEARTBEAT: Span = Span::from_secs(15);
-/// A node that could not show a sign of life for so long sends nothing more.
-pub const SILENCE: Span = Span::from_secs(30);
 /// Messages of a lost node taken over at once.
 const TAKE_OVER: usize = 256;
 
@@ -31,7 +27,7 @@ const TAKE_OVER: usize = 256;
 #[derive(Debug)]
 pub enum Event {
     Started,
-    /// A heartbeat is durable; it was sent at that time.
+    /// A heartbeat is durable; the core asked for it at that time.
     Alive {
         since: Time,
     },
@@ -80,8 +76,10 @@ pub enum Effect {
     Claim(Ask),
     /// Ask again a little later.
     ClaimLater(Ask),
+    /// To be asked for once more, by [`may_send`], just before it happens.
     Send {
         claimed: Arc<Claimed>,
+        term: Term,
         kind: ChannelKind,
         timeout: Span,
     },
@@ -97,24 +95,14 @@ struct Lane {
     workers: usize,
     /// Asked for, being sent, or not durably settled.
     taken: usize,
-    /// A claim is under way; another would only make two small ones of a large one.
-    asking: bool,
-    /// The node's claims did not hold all the time since it asked: somebody may have taken over the answer.
-    doubted: bool,
+    /// A claim is under way since this term; another would only make two small ones of a large one.
+    asking: Option<Term>,
 }
 
 #[derive(Debug)]
 struct Sending {
     claimed: Arc<Claimed>,
     started_at: Time,
-}
-
-/// Whether a claim that was answered late may still be acted on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trust {
-    Held,
-    /// The lease ended and began anew while the answer was on its way.
-    Doubted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +125,7 @@ pub struct Core {
     sending: HashMap<ClaimKey, Sending>,
     /// Messages whose result is not durable yet, with the lane whose slot they hold; none for a taken-over one.
     settling: HashMap<ClaimKey, Option<LaneName>>,
-    alive_since: Time,
+    lease: Lease,
     phase: Phase,
 }
 
@@ -152,7 +140,7 @@ impl Core {
             lanes: BTreeMap::new(),
             sending: HashMap::new(),
             settling: HashMap::new(),
-            alive_since: Time::default(),
+            lease: Lease::default(),
             phase: Phase::Starting,
         };
         core.fit_lanes();
@@ -184,10 +172,7 @@ impl Core {
                 effects.push(Effect::Heartbeat { until: now + LEASE });
             }
             Event::Alive { since } => {
-                if now.since(self.alive_since) >= LEASE {
-                    self.lanes.values_mut().for_each(|lane| lane.doubted = lane.asking);
-                }
-                self.alive_since = self.alive_since.max(since);
+                self.lease.renew(since, now);
                 if matches!(self.phase, Phase::Starting | Phase::Running) {
                     effects.push(Effect::TakeOver { max: TAKE_OVER });
                 }
@@ -203,9 +188,9 @@ impl Core {
                 effects.extend(self.settle_lost(&lost, now, dice));
             }
             Event::Claimed { lane, asked, claimed } => {
-                let trust = self.asked(&lane);
+                let term = self.asked(&lane);
                 self.free(&lane, asked - claimed.len().min(asked));
-                effects.extend(self.send_all(claimed, trust, now, dice));
+                effects.extend(self.send_all(claimed, term, now, dice));
                 effects.extend(self.ask(&lane, now));
             }
             Event::ClaimFailed { lane, asked } => {
@@ -247,6 +232,7 @@ impl Core {
                 }
             }
             Event::GraceOver => {
+                self.lease.end();
                 let mut late: Vec<ClaimKey> = self.sending.keys().copied().collect();
                 late.sort_unstable();
                 let text = "it was still being sent when the process had to stop";
@@ -272,15 +258,14 @@ impl Core {
         }
     }
 
-    /// The lane's claim is answered; whether what it got is certainly still ours.
-    fn asked(&mut self, lane: &LaneName) -> Trust {
-        let Some(lane) = self.lanes.get_mut(lane) else { return Trust::Doubted };
-        lane.asking = false;
+    /// The lane's claim is answered: the term that it was asked in, so what it got is ours if that still lasts.
+    fn asked(&mut self, lane: &LaneName) -> Option<Term> {
+        let asked = self.lanes.get_mut(lane)?.asking.take();
         #[cfg(feature = "planted")]
         if planted::is(planted::Bug::LateClaimTrusted) {
-            return Trust::Held;
+            return Some(self.lease.term());
         }
-        if std::mem::take(&mut lane.doubted) { Trust::Doubted } else { Trust::Held }
+        asked
     }
 
     fn ask_all(&mut self, now: Time) -> Vec<Effect> {
@@ -288,46 +273,53 @@ impl Core {
         names.iter().filter_map(|name| self.ask(name, now)).collect()
     }
 
-    /// Too long without a durable sign of life: others may think us dead, so nothing is sent.
-    fn silent(&self, now: Time) -> bool {
-        now.since(self.alive_since) >= SILENCE
+    /// What holds at present, for whoever is about to send.
+    pub fn lease(&self) -> Lease {
+        self.lease
     }
 
     /// Asks for as many messages as the lane has free slots. The slots are taken at once.
     fn ask(&mut self, name: &LaneName, now: Time) -> Option<Effect> {
-        if self.phase != Phase::Running || self.silent(now) {
+        if self.phase != Phase::Running || self.lease.is_silent(now) {
             return None;
         }
         let lane = self.lanes.get_mut(name)?;
         let max = lane.workers.saturating_sub(lane.taken);
-        if max == 0 || lane.asking {
+        if max == 0 || lane.asking.is_some() {
             return None;
         }
-        lane.asking = true;
+        lane.asking = Some(self.lease.term());
         lane.taken += max;
         let rates = Arc::clone(&self.rates);
         Some(Effect::Claim(Ask { node: self.node, lane: name.clone(), max, rates }))
     }
 
     /// Sends what may be sent now; gives the rest back.
-    fn send_all(&mut self, claimed: Vec<Claimed>, trust: Trust, now: Time, dice: &mut Dice) -> Vec<Effect> {
+    fn send_all(
+        &mut self,
+        claimed: Vec<Claimed>,
+        term: Option<Term>,
+        now: Time,
+        dice: &mut Dice,
+    ) -> Vec<Effect> {
         let mut effects = Vec::new();
         let mut unsent = Vec::new();
         for claimed in claimed {
             let key = claimed.key;
-            let expired = claimed.message.expires_at.is_some_and(|deadline| deadline <= now);
-            if expired || trust == Trust::Doubted || self.silent(now) || self.phase != Phase::Running {
+            let running = self.phase == Phase::Running;
+            let ours = term.filter(|term| running && may_send(&self.lease, *term, &claimed, now));
+            let Some(term) = ours else {
                 self.settling.insert(key, Some(claimed.message.queue.lane.clone()));
                 unsent.push(key);
                 continue;
-            }
+            };
             let name = claimed.message.queue.channel.clone();
             let claimed = Arc::new(claimed);
             self.sending.insert(key, Sending { claimed: claimed.clone(), started_at: now });
             let unready = match self.setup.channels.get(&name) {
                 Some(channel) if channel.unready.is_none() => {
                     let (kind, timeout) = (channel.kind, channel.attempt_timeout);
-                    effects.push(Effect::Send { claimed, kind, timeout });
+                    effects.push(Effect::Send { claimed, term, kind, timeout });
                     continue;
                 }
                 Some(channel) => channel.unready.clone().unwrap_or_default(),
@@ -338,7 +330,7 @@ impl Core {
         }
         if !unsent.is_empty() {
             effects.push(Effect::Release(unsent));
-            if self.silent(now) {
+            if self.lease.is_silent(now) {
                 effects.push(Effect::Heartbeat { until: now + LEASE });
             }
         }
@@ -377,6 +369,11 @@ impl Core {
             .collect();
         (!settlements.is_empty()).then_some(Effect::Settle(settlements))
     }
+}
+
+/// Whether a message that was claimed in that term may be sent now: it is certainly still ours, and in time.
+pub fn may_send(lease: &Lease, term: Term, claimed: &Claimed, now: Time) -> bool {
+    lease.allows(term, now) && claimed.message.expires_at.is_none_or(|deadline| deadline > now)
 }
 
 /// The channels whose pace is bounded.

@@ -11,7 +11,7 @@ use pombo_kernel::flow::Rate;
 use pombo_kernel::hint;
 use pombo_kernel::lifecycle::{self, Case, Certainty, Failure, Heard, Next, Outcome};
 use pombo_kernel::mask;
-use pombo_kernel::message::{Attempt, AttemptFailure};
+use pombo_kernel::message::{Actor, Attempt, AttemptFailure};
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::{ChannelSetup, Destination};
@@ -41,6 +41,61 @@ pub fn settlement(
     dice: &mut Dice,
 ) -> Settlement {
     let (outcome, failure) = outcome(channel, end, now);
+    settled(claimed, channel, outcome, failure, started_at, now, dice)
+}
+
+/// What is to be recorded about a message that somebody says has failed: an attempt, with these words, that says
+/// nothing of the destination.
+pub fn marked_failed(
+    claimed: &Claimed,
+    channel: Option<&ChannelSetup>,
+    words: &str,
+    by: &Actor,
+    now: Time,
+    dice: &mut Dice,
+) -> Settlement {
+    let text = mask::personal(words);
+    let meaning = Meaning {
+        verdict: Verdict::Transient,
+        category: "marked_failed".into(),
+        destination_fault: false,
+        suppress: false,
+        already_there: false,
+        scope: Scope::Destination,
+        wait: None,
+        rule: None,
+    };
+    let failure = AttemptFailure {
+        verdict: meaning.verdict,
+        category: meaning.category.clone(),
+        code: None,
+        text: cut(&text, TEXT_MAX).to_owned(),
+        perhaps_sent: false,
+        rule: None,
+    };
+    let summary = format!("{} (marked by {})", summary(None, &text), by.0);
+    let (certainty, heard) = (Certainty::NotSent, Heard::Nobody);
+    let outcome = Outcome::Failed(Failure { meaning, hint: None, certainty, heard, summary });
+    let mut settlement = settled(claimed, channel, outcome, Some(failure), now, now, dice);
+    // Its time has not come for all that.
+    if let (Next::Retry { due, .. }, Some(send_at)) = (&mut settlement.next, claimed.message.send_at)
+        && *due < send_at
+    {
+        *due = send_at;
+        settlement.attempt.next_delay = Some(send_at.since(now));
+    }
+    settlement
+}
+
+fn settled(
+    claimed: &Claimed,
+    channel: Option<&ChannelSetup>,
+    outcome: Outcome,
+    failure: Option<AttemptFailure>,
+    started_at: Time,
+    now: Time,
+    dice: &mut Dice,
+) -> Settlement {
     let policy = policy_of(claimed, channel);
     let case = Case {
         progress: claimed.progress,

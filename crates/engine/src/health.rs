@@ -18,27 +18,42 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// From one asking to the next while a provider is not well.
 const SOON: Duration = Duration::from_secs(15);
 
-/// One task for each channel whose provider is to be asked. They end when the set is dropped.
-pub(crate) fn watch(
-    store: &Arc<dyn Store>,
-    setup: &Setup,
-    channels: &Channels,
-    clock: &Arc<dyn Clock>,
-) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    for channel in setup.channels.values().filter(|channel| channel.unready.is_none()) {
-        let (Some(every), Some(sender)) = (channel.care.probe_every, channels.get(&channel.name)) else {
-            continue;
-        };
-        let watchman = Watchman {
-            store: Arc::clone(store),
-            clock: Arc::clone(clock),
-            channel: Arc::clone(channel),
-            sender: Arc::clone(sender),
-        };
-        tasks.spawn(watchman.walk(every.to_std()));
+/// Those who ask: one task for each channel whose provider can be asked. Dropping them ends it.
+#[derive(Debug)]
+pub struct Watchmen {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    tasks: JoinSet<()>,
+}
+
+impl Watchmen {
+    pub fn start(
+        store: Arc<dyn Store>,
+        setup: &Setup,
+        channels: &Channels,
+        clock: Arc<dyn Clock>,
+    ) -> Watchmen {
+        let mut watchmen = Watchmen { store, clock, tasks: JoinSet::new() };
+        watchmen.reload(setup, channels);
+        watchmen
     }
-    tasks
+
+    /// Goes on with another configuration.
+    pub fn reload(&mut self, setup: &Setup, channels: &Channels) {
+        self.tasks = JoinSet::new();
+        for channel in setup.channels.values().filter(|channel| channel.unready.is_none()) {
+            let (Some(every), Some(sender)) = (channel.care.probe_every, channels.get(&channel.name)) else {
+                continue;
+            };
+            let watchman = Watchman {
+                store: Arc::clone(&self.store),
+                clock: Arc::clone(&self.clock),
+                channel: Arc::clone(channel),
+                sender: Arc::clone(sender),
+            };
+            self.tasks.spawn(watchman.walk(every.to_std()));
+        }
+    }
 }
 
 struct Watchman {

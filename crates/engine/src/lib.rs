@@ -5,7 +5,9 @@
 pub mod core;
 pub mod decide;
 mod health;
+mod lease;
 mod prepare;
 pub mod shell;
 
+pub use health::Watchmen;
 pub use shell::Engine;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -17,12 +17,10 @@ use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Clock, Span};
 use pombo_store::{Ask, Claimed, NodeId, Settled, Settlement, Store, StoreError};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{Notify, mpsc, watch};
 use tracing::{error, info, warn};
 
-use crate::core::{Core, Effect, Event, HEARTBEAT};
-use crate::health;
+use crate::core::{Core, Effect, Event, HEARTBEAT, LEASE, Lease, Term, may_send};
 use crate::prepare::{Bench, Unprepared};
 
 /// What sends through each channel.
@@ -33,6 +31,8 @@ const MARGIN: Duration = Duration::from_secs(2);
 /// For recording what was cut off at the end of the grace.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// From a heartbeat that could not be written to the next.
+const BEAT_AGAIN: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Span = Span::from_millis(200);
 const SLOWEST_RETRY: Span = Span::from_secs(5);
 /// Events taken at once, so that their results share a settlement.
@@ -44,10 +44,6 @@ pub struct Engine {
     events: mpsc::UnboundedSender<Event>,
     channels: Arc<RwLock<Arc<Channels>>>,
     stopped: watch::Receiver<bool>,
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    /// Who asks the providers how they are.
-    watchmen: Mutex<JoinSet<()>>,
 }
 
 impl Engine {
@@ -64,25 +60,25 @@ impl Engine {
         let node = NodeId(i64::from_le_bytes(dice.next_u64().to_le_bytes()) & i64::MAX);
         let (events, inbox) = mpsc::unbounded_channel();
         let (tell_stopped, stopped) = watch::channel(false);
-        let watchmen = Mutex::new(health::watch(&store, &setup, &channels, &clock));
         let channels = Arc::new(RwLock::new(Arc::new(channels)));
         let hands = Hands {
-            store: Arc::clone(&store),
+            store,
             node,
-            clock: Arc::clone(&clock),
+            clock,
             channels: channels.clone(),
             events: events.clone(),
             bench: Arc::default(),
+            lease: Arc::default(),
+            beat_again: Arc::default(),
         };
         let core = Core::new(node, setup, lanes);
         tokio::spawn(run(core, hands, inbox, dice, tell_stopped));
         let _ = events.send(Event::Started);
-        Engine { events, channels, stopped, store, clock, watchmen }
+        Engine { events, channels, stopped }
     }
 
     /// Goes on with another configuration; what is under way ends as it began.
     pub fn reload(&self, setup: Arc<Setup>, channels: Channels) {
-        *self.watchmen() = health::watch(&self.store, &setup, &channels, &self.clock);
         *self.channels.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(channels);
         let _ = self.events.send(Event::Reload(setup));
     }
@@ -92,7 +88,6 @@ impl Engine {
     /// Comes back when everything is recorded, or soon after the grace if the store cannot record it: then the claim
     /// journal still tells what is in doubt.
     pub async fn stop(&self, grace: Duration) {
-        self.watchmen().abort_all();
         let _ = self.events.send(Event::Stop);
         let mut stopped = self.stopped.clone();
         if tokio::time::timeout(grace, stopped.wait_for(|done| *done)).await.is_ok() {
@@ -102,10 +97,6 @@ impl Engine {
         if tokio::time::timeout(LAST_WORDS, stopped.wait_for(|done| *done)).await.is_err() {
             warn!("some results could not be recorded; what was being sent is looked into at the next start");
         }
-    }
-
-    fn watchmen(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.watchmen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Comes back if the engine has died, which only a fault of ours can bring about.
@@ -131,11 +122,17 @@ async fn run(
         tokio::select! {
             taken = inbox.recv_many(&mut batch, BATCH) => if taken == 0 { return },
             _ = heartbeat.tick() => batch.push(Event::Tick),
+            () = hands.beat_again.notified() => {
+                heartbeat.reset_after(BEAT_AGAIN);
+                continue;
+            }
         }
         let now = hands.clock.now();
         let mut settlements = Vec::new();
         for event in batch.drain(..) {
-            for effect in core.step(event, now, &mut dice) {
+            let effects = core.step(event, now, &mut dice);
+            hands.lease.send_if_modified(|seen| std::mem::replace(seen, core.lease()) != core.lease());
+            for effect in effects {
                 match effect {
                     Effect::Settle(some) => settlements.extend(some),
                     Effect::Stopped => {
@@ -160,6 +157,16 @@ struct Hands {
     channels: Arc<RwLock<Arc<Channels>>>,
     events: mpsc::UnboundedSender<Event>,
     bench: Arc<Bench>,
+    /// As the core last saw it. An older one allows less, never more.
+    lease: Arc<watch::Sender<Lease>>,
+    beat_again: Arc<Notify>,
+}
+
+/// Why nothing was sent.
+enum Unsent {
+    Store(StoreError),
+    /// It may no longer be ours, or its deadline is over.
+    TooLate,
 }
 
 impl Hands {
@@ -175,11 +182,15 @@ impl Hands {
                 tokio::time::sleep(ASK_AGAIN).await;
                 hands.claim(ask).await;
             })),
-            Effect::Send { claimed, kind, timeout } => drop(tokio::spawn(async move {
+            Effect::Send { claimed, term, kind, timeout } => drop(tokio::spawn(async move {
                 let key = claimed.key;
-                hands.tell(match hands.send(&claimed, kind, timeout.to_std()).await {
+                hands.tell(match hands.send(&claimed, term, kind, timeout.to_std()).await {
                     Ok(reply) => Event::Replied { key, reply },
-                    Err(error) => {
+                    Err(Unsent::TooLate) => {
+                        info!(message_id = %key.message, "claimed too long ago to be sent now; it is given back");
+                        Event::Unsent { key }
+                    }
+                    Err(Unsent::Store(error)) => {
                         warn!(message_id = %key.message, %error, "the store cannot be read; the message waits");
                         tokio::time::sleep(ASK_AGAIN).await;
                         Event::Unsent { key }
@@ -194,10 +205,14 @@ impl Hands {
                 }
             })),
             Effect::Heartbeat { until } => drop(tokio::spawn(async move {
-                let since = hands.clock.now();
                 match hands.store.heartbeat(hands.node, until).await {
-                    Ok(()) => hands.tell(Event::Alive { since }),
-                    Err(error) => warn!(%error, "no sign of life could be given"),
+                    // Not from now on: the process may have been frozen since the core asked.
+                    Ok(()) => hands.tell(Event::Alive { since: until - LEASE }),
+                    Err(StoreError::Closed | StoreError::Broken(_)) => {}
+                    Err(error) => {
+                        warn!(%error, "no sign of life could be given");
+                        hands.beat_again.notify_one();
+                    }
                 }
             })),
             Effect::TakeOver { max } => drop(tokio::spawn(async move {
@@ -231,9 +246,10 @@ impl Hands {
     async fn send(
         &self,
         claimed: &Claimed,
+        term: Term,
         kind: ChannelKind,
         timeout: Duration,
-    ) -> Result<Reply, StoreError> {
+    ) -> Result<Reply, Unsent> {
         let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(channel) = channels.get(&claimed.message.queue.channel) else {
             let text = "the channel has no sender".to_owned();
@@ -242,12 +258,16 @@ impl Hands {
         let prepared = match self.bench.prepare(&*self.store, &claimed.message, kind).await {
             Ok(prepared) => prepared,
             Err(Unprepared::Fault(fault)) => return Ok(Reply::Unreachable(fault)),
-            Err(Unprepared::Store(error)) => return Err(error),
+            Err(Unprepared::Store(error)) => return Err(Unsent::Store(error)),
         };
+        let now = self.clock.now();
+        if !may_send(&self.lease.borrow(), term, claimed, now) {
+            return Err(Unsent::TooLate);
+        }
         let envelope = Envelope {
             id: claimed.message.id,
             idempotency_key: idempotency_key(&claimed.message, claimed.progress.round),
-            now: self.clock.now(),
+            now,
             to: claimed.message.body.to.clone(),
             content: prepared.content,
             reference: claimed.message.body.reference.clone(),
@@ -326,5 +346,102 @@ fn log(settlement: &Settlement, settled: Settled) {
             error!(%message_id, attempt, category, code, "held: the fault is ours and a person must act");
         }
         Next::Held { .. } => info!(%message_id, attempt, category, code, "the destination is still down"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+    use pombo_channels::BoxFuture;
+    use pombo_kernel::id::{MessageId, MessageKey};
+    use pombo_kernel::message::{Body, ClaimId, ClaimKey, Priority, Progress, QueueName};
+    use pombo_kernel::name::Tenant;
+    use pombo_kernel::reply::Receipt;
+    use pombo_kernel::time::Time;
+    use pombo_store::memory::Memory;
+    use pombo_store::shell::Shell;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Hand(AtomicI64);
+
+    impl Clock for Hand {
+        fn now(&self) -> Time {
+            Time::from_millis(self.0.load(Ordering::SeqCst))
+        }
+    }
+
+    #[derive(Debug, Default)]
+    struct Counting(AtomicUsize);
+
+    impl Channel for Counting {
+        fn send<'a>(&'a self, _: &'a Envelope, _: Duration) -> BoxFuture<'a, Reply> {
+            Box::pin(async {
+                self.0.fetch_add(1, Ordering::SeqCst);
+                Reply::Accepted(Receipt::default())
+            })
+        }
+    }
+
+    fn claimed(now: Time) -> Claimed {
+        let queue = QueueName {
+            tenant: Tenant::default(),
+            lane: "default".parse().unwrap(),
+            channel: "crm".parse().unwrap(),
+            destination: "host".into(),
+            campaign: None,
+        };
+        let message = Message {
+            id: MessageId::new(MessageKey::at(now), 1),
+            queue: Arc::new(queue),
+            priority: Priority::default(),
+            send_at: None,
+            expires_at: None,
+            ordering_key: None,
+            body: Body::default(),
+        };
+        let key = ClaimKey { message: message.id, claim: ClaimId(1) };
+        Claimed {
+            key,
+            message: Arc::new(message),
+            progress: Progress::default(),
+            claimed_at: now,
+            probe: None,
+        }
+    }
+
+    #[tokio::test] // fault 17
+    async fn the_lease_is_looked_at_again_just_before_the_channel_is_called() {
+        let start = Time::from_millis(1_800_000_000_000);
+        let clock = Arc::new(Hand(AtomicI64::new(start.millis())));
+        let store = Shell::start(Memory::new(Dice::seeded(1)), clock.clone(), Box::new(|| [7; 32])).unwrap();
+        let channel = Arc::new(Counting::default());
+        let channels: Channels = [("crm".parse().unwrap(), channel.clone() as Arc<dyn Channel>)].into();
+        let mut lease = Lease::default();
+        lease.renew(start, start);
+        let hands = Hands {
+            store: Arc::new(store),
+            node: NodeId(1),
+            clock: clock.clone(),
+            channels: Arc::new(RwLock::new(Arc::new(channels))),
+            events: mpsc::unbounded_channel().0,
+            bench: Arc::default(),
+            lease: Arc::new(watch::channel(lease).0),
+            beat_again: Arc::default(),
+        };
+        let (claimed, term, wait) = (claimed(start), lease.term(), Duration::from_secs(5));
+        let sent = hands.send(&claimed, term, ChannelKind::Webhook, wait).await;
+        assert!(matches!(sent, Ok(Reply::Accepted(_))));
+
+        clock.0.fetch_add(120_000, Ordering::SeqCst);
+        let frozen = hands.send(&claimed, term, ChannelKind::Webhook, wait).await;
+        assert!(matches!(frozen, Err(Unsent::TooLate)));
+        lease.renew(clock.now(), clock.now());
+        hands.lease.send_replace(lease);
+        let continued = hands.send(&claimed, term, ChannelKind::Webhook, wait).await;
+        assert!(matches!(continued, Err(Unsent::TooLate)));
+        assert_eq!(channel.0.load(Ordering::SeqCst), 1);
     }
 }

@@ -48,6 +48,7 @@ fn after(ends: impl IntoIterator<Item = End>) -> Story {
         campaign: None,
     };
     let draft = Draft {
+        id: None,
         queue,
         priority: Priority::default(),
         send_at: None,

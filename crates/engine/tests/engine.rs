@@ -127,6 +127,7 @@ impl World {
             campaign: None,
         };
         let draft = Draft {
+            id: None,
             queue,
             priority: Priority::default(),
             send_at,

@@ -125,6 +125,7 @@ impl World {
 
     async fn accept(&self, channel: &str, body: Body, blobs: Vec<Blob>) -> MessageId {
         let draft = Draft {
+            id: None,
             queue: QueueName {
                 tenant: Tenant::default(),
                 lane: "default".parse().unwrap(),

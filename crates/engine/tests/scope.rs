@@ -45,6 +45,7 @@ fn held(destination: Destination, reply: Reply) -> Scope {
         campaign: None,
     };
     let draft = Draft {
+        id: None,
         queue,
         priority: Priority::default(),
         send_at: None,

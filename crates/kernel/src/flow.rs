@@ -116,6 +116,20 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// As two numbers, for whoever keeps it.
+    pub fn parts(self) -> (i64, i64) {
+        (self.next, self.at)
+    }
+
+    pub fn from_parts(next: i64, at: i64) -> Flow {
+        Flow { next, at }
+    }
+
+    /// A flow that has no room for that long.
+    pub fn shut(now: Time, span: Span) -> Flow {
+        Flow { next: micros(now + span).saturating_add(TOGETHER), at: micros(now) }
+    }
+
     /// When the next message is due. A flow that was last used in the future begins anew: the clock was set back, and
     /// nobody waits for it to catch up.
     fn next(self, now: Time) -> i64 {

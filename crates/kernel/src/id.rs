@@ -15,6 +15,8 @@ use crate::time::Time;
 const EPOCH_MS: i64 = 1_577_836_800_000;
 const SEQUENCE_BITS: u32 = 21;
 const NONCE_BITS: u32 = 53;
+/// Processes that share a store count in the lower part of the sequence, each with a slot of its own above it.
+const COUNT_BITS: u32 = 14;
 
 /// The id of a message. Shown as `msg_` and 32 hex digits; its UUID form is accepted as well.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,22 +127,60 @@ impl<'de> Deserialize<'de> for MessageId {
     }
 }
 
+/// A part of all keys that one process makes, so that others never make the same ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(i16);
+
+impl Slot {
+    /// How many processes can make ids for one store at the same time.
+    pub const COUNT: i16 = 127;
+
+    pub fn new(number: i16) -> Option<Slot> {
+        (0..Slot::COUNT).contains(&number).then_some(Slot(number))
+    }
+
+    pub fn number(self) -> i16 {
+        self.0
+    }
+
+    /// The first key of this slot that is `key` or more.
+    fn from(self, key: MessageKey) -> MessageKey {
+        let slot = i64::from(self.0) << COUNT_BITS;
+        let slots = (1 << SEQUENCE_BITS) - 1;
+        let first = (key.0 & !slots) | slot;
+        if key.0 <= first {
+            MessageKey(first)
+        } else if key.0 >> COUNT_BITS == first >> COUNT_BITS {
+            key
+        } else {
+            MessageKey(first + (1 << SEQUENCE_BITS))
+        }
+    }
+}
+
 /// Makes ids whose keys only ever rise, even when the clock steps back.
 #[derive(Clone, Debug)]
 pub struct IdMaker {
     last: MessageKey,
+    slot: Option<Slot>,
     dice: Dice,
 }
 
 impl IdMaker {
     /// `last` is the highest key ever given out.
     pub fn after(last: MessageKey, dice: Dice) -> IdMaker {
-        IdMaker { last, dice }
+        IdMaker { last, slot: None, dice }
+    }
+
+    /// Makes only keys of that slot.
+    pub fn within(self, slot: Slot) -> IdMaker {
+        IdMaker { slot: Some(slot), ..self }
     }
 
     #[allow(clippy::cast_possible_wrap)]
     pub fn next(&mut self, now: Time) -> MessageId {
-        self.last = MessageKey::at(now).max(MessageKey(self.last.0 + 1));
+        let key = MessageKey::at(now).max(MessageKey(self.last.0 + 1));
+        self.last = self.slot.map_or(key, |slot| slot.from(key));
         MessageId::new(self.last, (self.dice.next_u64() >> (64 - NONCE_BITS)) as i64)
     }
 }
@@ -174,6 +214,25 @@ mod tests {
         let first = maker.next(noon);
         let second = maker.next(Time::from_millis(noon.millis() - 3_600_000));
         assert!(second > first && second.key() > first.key());
+    }
+
+    #[test]
+    fn slots_never_make_the_same_key_however_many_they_make_in_a_millisecond() {
+        let noon = Time::from_millis(1_800_000_000_000);
+        let maker = |slot| IdMaker::after(MessageKey(0), Dice::seeded(1)).within(Slot::new(slot).unwrap());
+        let mut seen = std::collections::HashSet::new();
+        for slot in [0, 1, 126] {
+            let mut maker = maker(slot);
+            let mut last = MessageKey(0);
+            for _ in 0..40_000 {
+                let key = maker.next(noon).key();
+                assert!(key > last && key.0 >> COUNT_BITS & 127 == i64::from(slot));
+                assert!(key.time() < noon + crate::time::Span::from_millis(3));
+                assert!(seen.insert(key));
+                last = key;
+            }
+        }
+        assert_eq!(Slot::new(127), None);
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::time::Time;
 /// A message that a door has checked and wants accepted. Its fields cannot hold invalid values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
+    /// Given out beforehand, if it was; else made at acceptance.
+    pub id: Option<MessageId>,
     pub queue: QueueName,
     pub priority: Priority,
     /// Not before this time; at once if none.

@@ -187,6 +187,7 @@ impl Setup {
             return Err(found.problems);
         };
         Ok(Draft {
+            id: None,
             queue: QueueName {
                 tenant: tenant.clone(),
                 lane,

@@ -1,14 +1,14 @@
-//! The benchmark: workloads by which other job queues are measured too, on the embedded store as it is used.
+//! The benchmark: workloads by which other job queues are measured too, on a store as it is used.
 //!
 //! Full durability, and every message with its audit records, which are checked afterwards. Nothing is left out
 //! for the sake of speed but the log.
 
+mod ground;
 pub(crate) mod meter;
 mod outlet;
 mod stand;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,9 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use self::meter::{Cost, Meter, memory_mib};
+pub(crate) use self::ground::Ground;
+use self::ground::Plot;
+use self::meter::{Cost, memory_mib};
 use self::outlet::{Outlet, Task};
 use self::stand::Stand;
 use crate::cli::Trouble;
@@ -87,6 +89,8 @@ pub(crate) struct Sizes {
     pub(crate) batch: u64,
     /// Sends under way at once; by default what suits the workload.
     pub(crate) workers: Option<u16>,
+    /// Nodes of this process that share the store.
+    pub(crate) nodes: u16,
 }
 
 /// Where the bar stands, if there is one.
@@ -110,8 +114,9 @@ impl Progress {
 pub(crate) struct Line {
     name: &'static str,
     store: &'static str,
-    durability: &'static str,
+    durability: String,
     door: &'static str,
+    nodes: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     file_system: Option<String>,
     run: u32,
@@ -119,6 +124,8 @@ pub(crate) struct Line {
     seconds: f64,
     jobs_per_s: f64,
     cpu_us_per_job: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_cpu_us_per_job: Option<f64>,
     peak_rss_mib: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     workers: Option<u16>,
@@ -135,14 +142,16 @@ pub(crate) struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    server_cpu_share: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_transactions_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     rss_mib: Option<f64>,
     audit_records: u64,
     commits: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
 }
-
-const DURABILITY: &str = "wal, synchronous=FULL, audit record per transition";
 
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Quantiles {
@@ -178,25 +187,22 @@ const HTTP_BATCH: u64 = 100;
 const PACE: Duration = Duration::from_millis(5);
 const WARM_UP: u64 = 128;
 const IDLE: Duration = Duration::from_secs(10);
+/// Until whatever a start brings about is over.
+const SETTLING: Duration = Duration::from_secs(3);
 /// Signs what goes out; anybody may know it.
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const NOWHERE: &str = "http://bench.invalid/";
 
-/// Runs one workload in a folder of its own under `data`, and removes the folder.
+/// Runs one workload on a store of its own, and removes it.
 pub(crate) async fn run(
     workload: Workload,
     door: Door,
     sizes: &Sizes,
-    data: &Path,
+    ground: &Ground,
     run: u32,
     progress: &Progress,
 ) -> Result<Line, Trouble> {
-    let folder = tempfile::Builder::new().prefix("pombo-bench-").tempdir_in(data).map_err(|error| {
-        Trouble::new(format!("no folder can be made in {}", data.display()), "FILE_UNREADABLE")
-            .why(error)
-            .hint("name another with --data")
-    })?;
-    let bench = Bench { door, sizes, data: folder.path(), progress };
+    let bench = Bench { door, sizes, plot: ground.plot().await?, progress };
     let mut line = match workload {
         Workload::Bulk => bench.bulk().await,
         Workload::Singles => bench.singles().await,
@@ -209,14 +215,13 @@ pub(crate) async fn run(
         Workload::Idle => bench.idle().await,
     }?;
     line.run = run;
-    line.file_system = meter::file_system(folder.path());
     Ok(line)
 }
 
 struct Bench<'a> {
     door: Door,
     sizes: &'a Sizes,
-    data: &'a Path,
+    plot: Plot,
     progress: &'a Progress,
 }
 
@@ -226,26 +231,33 @@ impl Bench<'_> {
     }
 
     async fn stand(&self) -> Result<Stand, Trouble> {
-        let mut stand = Stand::open(self.data, self.workers(), NOWHERE, self.sizes.batch).await?;
+        let mut stand = self.stand_for(self.workers(), NOWHERE, self.sizes.batch).await?;
         if self.door == Door::Http {
             stand.open_door().await?;
         }
         Ok(stand)
     }
 
+    async fn stand_for(&self, workers: u16, to: &str, batch: u64) -> Result<Stand, Trouble> {
+        Stand::open(&self.plot.place(), self.sizes.nodes, workers, to, batch).await
+    }
+
     fn line(&self, name: &'static str, jobs: u64, cost: Cost) -> Line {
         let seconds = cost.time.as_secs_f64();
+        let per_job = |cpu: f64| rounded(cpu * 1e6 / float(jobs), 2);
         Line {
             name,
-            store: "sqlite",
-            durability: DURABILITY,
+            store: self.plot.store(),
+            durability: self.plot.durability(),
             door: self.door.as_str(),
-            file_system: None,
+            nodes: self.sizes.nodes,
+            file_system: self.plot.file_system(),
             run: 0,
             jobs,
             seconds: rounded(seconds, 4),
             jobs_per_s: rounded(float(jobs) / seconds, 0),
-            cpu_us_per_job: cost.cpu.filter(|_| jobs > 0).map(|cpu| rounded(cpu * 1e6 / float(jobs), 2)),
+            cpu_us_per_job: cost.cpu.filter(|_| jobs > 0).map(per_job),
+            server_cpu_us_per_job: cost.server_cpu.filter(|_| jobs > 0).map(per_job),
             peak_rss_mib: cost.peak_mib.map(|mib| rounded(mib, 1)),
             workers: None,
             backlog: None,
@@ -254,14 +266,22 @@ impl Bench<'_> {
             return_to_start_ms: None,
             call_to_start_ms: None,
             cpu_share: None,
+            server_cpu_share: None,
+            server_transactions_per_s: None,
             rss_mib: None,
             audit_records: 0,
             commits: 0,
-            note: (self.door == Door::Http).then_some("the callers run in the same process"),
+            note: match (self.door, self.sizes.nodes) {
+                (Door::Http, _) => Some("the callers run in the same process"),
+                (Door::Process, 1) => None,
+                (Door::Process, _) => Some("the nodes run in the same process, each with a store of its own"),
+            },
         }
     }
 
     async fn ended(&self, line: Line, stand: Arc<Stand>) -> Result<Line, Trouble> {
+        stand.stop_engines().await;
+        self.plot.sealed().await?;
         let (audit_records, commits) = stand.close().await?;
         Ok(Line { audit_records, commits, ..line })
     }
@@ -269,7 +289,7 @@ impl Bench<'_> {
     async fn bulk(&self) -> Result<Line, Trouble> {
         let (stand, jobs) = (Arc::new(self.stand().await?), self.sizes.jobs);
         self.progress.begin("W1 handing in", jobs);
-        let meter = Meter::start();
+        let meter = self.plot.meter();
         stand.bulk(0, jobs, None, self.progress).await?;
         let line = self.line("W1", jobs, meter.stop());
         self.ended(line, stand).await
@@ -278,7 +298,7 @@ impl Bench<'_> {
     async fn singles(&self) -> Result<Line, Trouble> {
         let (stand, jobs) = (Arc::new(self.stand().await?), self.sizes.single);
         self.progress.begin("W1s handing in", jobs);
-        let meter = Meter::start();
+        let meter = self.plot.meter();
         stand.singles(0, jobs, self.progress).await?;
         let line = self.line("W1s", jobs, meter.stop());
         self.ended(line, stand).await
@@ -294,11 +314,12 @@ impl Bench<'_> {
         }
         self.progress.begin("filling", jobs);
         stand.bulk(0, jobs, None, self.progress).await?;
+        self.plot.settle().await?;
         let outlet = Arc::new(Outlet::new(Task::Take));
         let mut stand = unshared(stand)?;
         self.progress.begin("draining", jobs);
-        let meter = Meter::start();
-        stand.start_engine(outlet.clone());
+        let meter = self.plot.meter();
+        stand.start_engines(&(outlet.clone() as _));
         self.arrived(&outlet, jobs).await;
         stand.sent(jobs).await?;
         let line = Line {
@@ -321,11 +342,12 @@ impl Bench<'_> {
         let (stand, jobs) = (Arc::new(self.stand().await?), self.sizes.retry);
         self.progress.begin("filling", jobs);
         stand.bulk(0, jobs, None, self.progress).await?;
+        self.plot.settle().await?;
         let outlet = Arc::new(Outlet::new(Task::refuse_twice(jobs)));
         let mut stand = unshared(stand)?;
         self.progress.begin("sending, with two failures each", jobs);
-        let meter = Meter::start();
-        stand.start_engine(outlet.clone());
+        let meter = self.plot.meter();
+        stand.start_engines(&(outlet.clone() as _));
         self.arrived(&outlet, jobs).await;
         stand.sent(jobs).await?;
         let cost = meter.stop();
@@ -343,7 +365,7 @@ impl Bench<'_> {
         let watch = Stopwatch::start();
         let outlet = Arc::new(Outlet::new(Task::time(watch, jobs)));
         let mut stand = self.stand().await?;
-        stand.start_engine(outlet.clone());
+        stand.start_engines(&(outlet.clone() as _));
         let stand = Arc::new(stand);
         stand.singles(10_000_000, WARM_UP, self.progress).await?;
         stand.sent(WARM_UP).await?;
@@ -351,7 +373,7 @@ impl Bench<'_> {
         self.progress.begin("W3 one each 5 ms", jobs);
         let mut pace = tokio::time::interval(PACE);
         pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        let meter = Meter::start();
+        let meter = self.plot.meter();
         let mut calls = JoinSet::new();
         for number in 0..jobs {
             pace.tick().await;
@@ -395,16 +417,16 @@ impl Bench<'_> {
             .map_err(|error| Trouble::new("the receiver cannot start", "ADDRESS_UNAVAILABLE").why(error))?;
         let workers = self.sizes.workers.unwrap_or(HTTP_WORKERS);
         let batch = self.sizes.batch.min(HTTP_BATCH);
-        let mut stand = Stand::open(self.data, workers, &sink.url("/ok"), batch).await?;
+        let mut stand = self.stand_for(workers, &sink.url("/ok"), batch).await?;
         let secret = Some(Secret::new(SECRET));
         let settings = WebhookSettings { secret, allow_private: true, ..WebhookSettings::default() };
         let webhook =
             Webhook::new(&settings).map_err(|_| Trouble::new("the channel cannot be set up", "INTERNAL"))?;
         stand.open_door().await?;
-        stand.start_engine(Arc::new(webhook));
+        stand.start_engines(&(Arc::new(webhook) as _));
         let stand = Arc::new(stand);
         self.progress.begin("HTTP in and out", jobs);
-        let meter = Meter::start();
+        let meter = self.plot.meter();
         match name {
             "HTTP" => stand.bulk(0, jobs, None, self.progress).await?,
             _ => stand.singles(0, jobs, self.progress).await?,
@@ -428,14 +450,21 @@ impl Bench<'_> {
         if self.door == Door::Process {
             stand.open_door().await?;
         }
-        stand.start_engine(Arc::new(Outlet::new(Task::Take)));
+        stand.start_engines(&(Arc::new(Outlet::new(Task::Take)) as _));
         self.progress.begin("idle", 10);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let meter = Meter::start();
+        tokio::time::sleep(SETTLING).await;
+        let before = self.plot.transactions().await?;
+        let meter = self.plot.meter();
         tokio::time::sleep(IDLE).await;
         let cost = meter.stop();
+        let after = self.plot.transactions().await?;
+        let seconds = cost.time.as_secs_f64();
+        let share = |cpu: f64| rounded(cpu / seconds, 5);
+        let transactions = after.zip(before).and_then(|(after, before)| u64::try_from(after - before).ok());
         let line = Line {
-            cpu_share: cost.cpu.map(|cpu| rounded(cpu / cost.time.as_secs_f64(), 5)),
+            cpu_share: cost.cpu.map(share),
+            server_cpu_share: cost.server_cpu.map(share),
+            server_transactions_per_s: transactions.map(|count| rounded(float(count) / seconds, 2)),
             rss_mib: memory_mib("VmRSS:").map(|mib| rounded(mib, 1)),
             note: Some("engine and HTTP door, nothing to do"),
             ..self.line("IDLE", 0, cost)

@@ -11,10 +11,12 @@ mod demo;
 mod import;
 mod messages;
 pub(crate) mod out;
+mod place;
 mod policy;
 mod sandbox;
 mod send;
 mod serve;
+mod store;
 mod templates;
 pub(crate) mod trouble;
 
@@ -126,6 +128,9 @@ enum Command {
     Policy(policy::Verb),
     /// Say what an error means and which rule says so
     Classify(classify::Classify),
+    /// Check, migrate, back up, copy, pause and resume a whole store
+    #[command(subcommand)]
+    Store(store::Verb),
     /// Check a configuration, print an example or the schema
     #[command(subcommand)]
     Config(config::Verb),
@@ -168,6 +173,7 @@ fn perform(cli: Cli) -> Result<(), Trouble> {
         Command::Templates(verb) => wait_for(templates::run(verb, shared)),
         Command::Policy(verb) => policy::run(verb, shared),
         Command::Classify(args) => classify::run(args, shared),
+        Command::Store(verb) => store::run(verb, shared),
         Command::Config(verb) => config::run(verb, shared),
         Command::Bench(args) => work(bench::run(args, shared)),
         Command::Completions { shell } => {

@@ -20,8 +20,10 @@ use pombo_kernel::classify::Rules;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::{ChannelName, LaneName, PolicyName};
 use pombo_kernel::policy::{Delays, Overrides, Policy, Profile};
+use pombo_kernel::secret::Secret;
 use pombo_kernel::setup::{self, ChannelSetup, LaneSetup, Setup};
 use pombo_kernel::time::Span;
+use pombo_store::postgres::Target;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -69,6 +71,10 @@ pub struct Config {
     pub policies: BTreeMap<PolicyName, Policy>,
     pub limits: Limits,
     pub server: Server,
+    /// The PostgreSQL of the store; none for the embedded one.
+    pub database: Option<Target>,
+    /// How long finished messages are kept after their month; for ever without it.
+    pub keep: Option<Span>,
 }
 
 /// The file, as far as its shape goes. What the schema is made of.
@@ -97,9 +103,13 @@ struct File {
     /// The HTTP door.
     #[schemars(default)]
     server: Server,
+    /// Where messages are kept.
+    #[schemars(default)]
+    store: Store,
 }
 
-const SECTIONS: [&str; 7] = ["profile", "lanes", "routes", "channels", "policies", "limits", "server"];
+const SECTIONS: [&str; 8] =
+    ["profile", "lanes", "routes", "channels", "policies", "limits", "server", "store"];
 
 /// Sections that have a place in the file, but no effect in this version. Better refused than ignored.
 const LATER: [(&str, &str); 1] = [("alerts", "this version raises no alerts yet: remove the section")];
@@ -183,6 +193,19 @@ impl Default for Server {
     }
 }
 
+/// Where messages are kept, if not in the folder that `--data` names.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Store {
+    /// A PostgreSQL that any number of nodes share, for example "postgres://pombo@db.example/pombo"; with a password,
+    /// "${DATABASE_URL}".
+    database_url: Option<Secret>,
+    /// A file that holds it, instead of `database_url`.
+    database_url_file: Option<PathBuf>,
+    /// On PostgreSQL: months that ended longer ago are dropped, once everything in them is finished, for example "365d".
+    keep: Option<Span>,
+}
+
 impl Config {
     /// Reads the source and checks all of it.
     pub fn load(source: Source, environment: &Environment) -> Result<Config, Problems> {
@@ -223,6 +246,7 @@ impl Config {
         let limits = read_limits(&mut reading, table.remove("limits"));
         let server = table.remove("server").and_then(|value| reading.table("server", value));
         let server = reading.section("server", server.unwrap_or_default());
+        let (database, keep) = read_store(&mut reading, table.remove("store"), &folder);
         for name in table.keys() {
             match LATER.iter().find(|(later, _)| later == name) {
                 Some((_, hint)) => reading.problems.say(name, "has no effect in this version", *hint),
@@ -235,7 +259,7 @@ impl Config {
             problems.dedup();
             return Err(Problems(problems));
         }
-        Ok(Config { source, profile, lanes, routes, channels, policies, limits, server })
+        Ok(Config { source, profile, lanes, routes, channels, policies, limits, server, database, keep })
     }
 
     /// Adds a channel that no file can name: one of the embedding program. It is checked like any other.
@@ -525,6 +549,9 @@ fn check_channel_policies(
     }
 }
 
+/// Messages are kept for at least so long, since people ask about last week.
+const KEEP_MIN: Span = Span::from_hours(24 * 7);
+
 /// Attachments beyond this would not fit in the room that all requests share.
 const ATTACHMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -551,6 +578,38 @@ fn read_limits(reading: &mut Reading, value: Option<Value>) -> Limits {
         "make it larger, for example 8388608",
     );
     limits
+}
+
+fn read_store(reading: &mut Reading, value: Option<Value>, folder: &Path) -> (Option<Target>, Option<Span>) {
+    let table = value.and_then(|value| reading.table("store", value)).unwrap_or_default();
+    let Store { database_url, database_url_file, keep } = reading.section("store", table);
+    if keep.is_some_and(|keep| keep < KEEP_MIN) {
+        let hint = "for example \"365d\"; leave it out to keep everything";
+        reading.problems.say("store.keep", format!("shorter than {KEEP_MIN}"), hint);
+    }
+    let here = "store.database_url";
+    // An address alone is no secret.
+    let open = database_url.as_ref().is_some_and(|url| !has_password(url.expose()));
+    if open {
+        reading.origins.note_outside(here.to_owned());
+    }
+    let file = database_url_file.as_deref();
+    let url = channel::secret(reading, "store", "database_url", database_url, file, folder);
+    let target = url.and_then(|url| {
+        let parsed = Target::parse(url.expose());
+        parsed
+            .map_err(|why| {
+                reading.problems.say(here, why, "write postgres://user:password@host:5432/database")
+            })
+            .ok()
+    });
+    (target, keep)
+}
+
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
+    user.contains(':') || rest.contains("password=")
 }
 
 /// The named tables below a section, with names that are fit to be names.

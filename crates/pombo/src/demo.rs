@@ -23,7 +23,7 @@ use crate::client::{Client, Payload};
 use crate::clock::{self, SystemClock};
 use crate::config::channel::Settings;
 use crate::config::{Config, Environment, Source};
-use crate::node::{self, Node, Parts};
+use crate::node::{self, Node, Parts, Place, Roles};
 use crate::providers::{Behaviour, Providers};
 use cast::{ACTS, Act};
 
@@ -102,7 +102,7 @@ impl Stage {
         let variables: Environment = providers.variables().into_iter().collect();
         let config = Config::parse(CONFIG, Source::default(), &variables)?;
         let channels = channels(&config, providers.webhook.address)?;
-        let opened = node::open(data).await?;
+        let opened = node::open(Place::Embedded(data.to_owned()), Roles::default(), None).await?;
         let key = format!("pombo_demo_{:016x}{:016x}", clock::seed(), clock::seed());
         opened.admin_key(Some(&key)).await?;
         let parts = Parts { config, channels, listen, lanes: Vec::new() };

@@ -19,13 +19,13 @@ use pombo_kernel::policy::Overrides;
 use pombo_kernel::request::{self, Request};
 use pombo_kernel::setup::Setup;
 use pombo_kernel::template::{Compiled, Template};
-use pombo_kernel::time::{Clock as _, Span};
+use pombo_kernel::time::{Clock, Span};
+use pombo_store::postgres::Target;
 use pombo_store::{Cancelled, Store, StoreError, Story};
 
-use crate::clock::SystemClock;
 use crate::config::channel::{Common, Settings};
 use crate::config::{self, Config, Environment, Problem, Problems, Source, suggestion};
-use crate::node::{self, Node, NodeError, Parts, Works};
+use crate::node::{self, Node, NodeError, Parts, Place, Roles, Works};
 
 /// How to start: where the data lives, what is configured, and which channels the program brings along.
 ///
@@ -37,6 +37,9 @@ use crate::node::{self, Node, NodeError, Parts, Works};
 pub struct Options {
     /// The folder of the embedded store. It is made if need be, and belongs to one process at a time.
     pub data: PathBuf,
+    /// A PostgreSQL instead of the embedded store, shared with other nodes: programs like this one, or `pombo serve`.
+    /// `store.database_url` in [`config`](Options::config) says the same; this outranks it.
+    pub database: Option<Target>,
     /// Configuration as in `pombo.toml`: channels of the built-in kinds, lanes, routes, policies, limits.
     ///
     /// Nothing is read from the environment. A text that names no channel has one of each built-in kind, among
@@ -54,6 +57,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             data: "./pombo-data".into(),
+            database: None,
             config: String::new(),
             lanes: Vec::new(),
             channels: BTreeMap::new(),
@@ -143,10 +147,10 @@ pub enum StartError {
     #[error("{0}")]
     Options(Problems),
     /// The store cannot be opened, for example because another process has it.
-    #[error("the store in {} cannot be used: {error}", folder.display())]
+    #[error("the store at {place} cannot be used: {error}")]
     Store {
-        /// The folder of [`Options::data`].
-        folder: PathBuf,
+        /// The folder of [`Options::data`], or the address of the database without its password.
+        place: String,
         /// What the store says.
         error: StoreError,
     },
@@ -169,7 +173,7 @@ impl From<Problems> for StartError {
 impl From<NodeError> for StartError {
     fn from(error: NodeError) -> StartError {
         match error {
-            NodeError::Store { folder, error } => StartError::Store { folder, error },
+            NodeError::Store { place, error } => StartError::Store { place: place.to_string(), error },
             NodeError::Listen { address, error } => StartError::Listen { address, error },
         }
     }
@@ -216,9 +220,9 @@ fn listed(problems: &[request::Problem]) -> String {
 #[derive(Clone, Debug)]
 pub struct Pombo {
     store: Arc<dyn Store>,
-    clock: Arc<SystemClock>,
+    clock: Arc<dyn Clock>,
     setup: Arc<Setup>,
-    engine: Arc<Engine>,
+    engine: Option<Arc<Engine>>,
     address: Option<SocketAddr>,
     /// Taken by whoever stops it.
     running: Arc<Mutex<Option<Running>>>,
@@ -233,24 +237,31 @@ enum Running {
 /// Looks at a message at most this often while it is waited for: under load there are thousands of commits a second.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
+/// Looks without any news so often: another node may send the message.
+const LOOK_ANYWAY: Duration = Duration::from_secs(1);
+
 impl Pombo {
     /// Opens the store, recovers what an earlier life left behind, and begins to send.
     pub async fn start(options: Options) -> Result<Pombo, StartError> {
-        let Options { data, config, lanes, channels, door } = options;
+        let Options { data, database, config, lanes, channels, door } = options;
         let config = configured(&config, channels)?;
         let lanes = chosen(&lanes, &config)?;
         let senders = config.channels()?;
-        let opened = node::open(&data).await?;
+        let place = match database.or_else(|| config.database.clone()) {
+            Some(target) => Place::Postgres(target),
+            None => Place::Embedded(data),
+        };
+        let opened = node::open(place, Roles::default(), config.keep).await?;
         let (store, clock) = (Arc::clone(&opened.store), Arc::clone(&opened.clock));
         let (setup, engine, address, running) = match door {
             None => {
                 let works = opened.work(config, senders, &lanes);
-                (works.setup(), Arc::clone(&works.engine), None, Running::Works(works))
+                (works.setup(), works.engine.clone(), None, Running::Works(works))
             }
             Some(Door { listen, admin_key }) => {
                 opened.admin_key(Some(&admin_key)).await?;
                 let node = opened.start(Parts { config, channels: senders, listen, lanes }).await?;
-                (node.setup(), Arc::clone(&node.engine), Some(node.address), Running::Node(node))
+                (node.setup(), node.engine.clone(), Some(node.address), Running::Node(node))
             }
         };
         let running = Arc::new(Mutex::new(Some(running)));
@@ -316,7 +327,7 @@ impl Pombo {
             if !matches!(story.state.name(), StateName::Pending | StateName::Sending) {
                 return Ok(Some(story));
             }
-            if news.changed().await.is_err() {
+            if let Ok(Err(_)) = tokio::time::timeout(LOOK_ANYWAY, news.changed()).await {
                 return Err(self.store.health().err().unwrap_or(StoreError::Closed));
             }
             tokio::time::sleep(LOOK_AGAIN).await;
@@ -338,7 +349,7 @@ impl Pombo {
     /// After a flush to disk that failed, for example, nobody knows what is there. Nothing is accepted or sent any
     /// more: end the process, and the next start reads everything anew.
     pub async fn broken(&self) -> String {
-        let reason = node::broken(&*self.store, &self.engine).await;
+        let reason = node::broken(&*self.store, self.engine.as_deref()).await;
         if self.running.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
             std::future::pending::<()>().await;
         }

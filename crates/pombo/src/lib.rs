@@ -64,6 +64,7 @@ pub mod clock;
 pub mod config;
 mod demo;
 mod embed;
+mod inbox;
 #[doc(hidden)]
 pub mod log;
 #[doc(hidden)]
@@ -86,7 +87,7 @@ pub use pombo_kernel::{
     time::{Span, Time},
 };
 #[doc(inline)]
-pub use pombo_store::{Cancelled, StoreError, Story};
+pub use pombo_store::{Cancelled, StoreError, Story, postgres::Target as Database};
 
 // What a channel of one's own is made of.
 #[doc(inline)]

@@ -1,7 +1,9 @@
-//! One running Pombo: store, engine and HTTP door, wired together; or store and engine alone.
+//! One running Pombo: store, engine and HTTP door, wired together; or those of them that its roles ask for.
 //!
 //! It prints nothing and reads no environment, so that it can stand inside another program.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -9,23 +11,100 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pombo_engine::Engine;
 use pombo_engine::shell::Channels;
+use pombo_engine::{Engine, Watchmen};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::name::{LaneName, Tenant};
 use pombo_kernel::setup::Setup;
-use pombo_kernel::time::Clock;
+use pombo_kernel::time::{Clock, Span};
+use pombo_store::postgres::inbox::Inbox;
+use pombo_store::postgres::{self, Target};
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
-use pombo_store::{ApiKey, Store, StoreError};
+use pombo_store::{ApiKey, Pause, Store, StoreError};
 use pombo_web::{Bounds, Door, Role};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::clock::{self, SystemClock};
+use crate::clock::{self, SteadyClock, SystemClock};
 use crate::config::{Config, Environment, Problems};
+use crate::inbox::Clerk;
+
+/// Where a store is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// A folder on this machine, which belongs to one process at a time.
+    Embedded(PathBuf),
+    /// A database that any number of nodes share.
+    Postgres(Target),
+}
+
+/// For people, and without a password.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Embedded(folder) => folder.display().fmt(f),
+            Place::Postgres(target) => f.write_str(&target.shown()),
+        }
+    }
+}
+
+/// What a node does. Where nodes share a database, not all of them need to do everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum NodeRole {
+    /// Opens the HTTP API
+    Api,
+    /// Sends messages
+    Worker,
+    /// Looks after the database and asks providers how they are
+    Scheduler,
+}
+
+impl NodeRole {
+    pub const ALL: [NodeRole; 3] = [NodeRole::Api, NodeRole::Worker, NodeRole::Scheduler];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NodeRole::Api => "api",
+            NodeRole::Worker => "worker",
+            NodeRole::Scheduler => "scheduler",
+        }
+    }
+}
+
+/// The roles of one node; all of them by default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roles(BTreeSet<NodeRole>);
+
+impl Default for Roles {
+    fn default() -> Roles {
+        Roles(NodeRole::ALL.into())
+    }
+}
+
+impl Roles {
+    /// Those that are named; all if none are.
+    pub fn of(named: &[NodeRole]) -> Roles {
+        if named.is_empty() { Roles::default() } else { Roles(named.iter().copied().collect()) }
+    }
+
+    pub fn has(&self, role: NodeRole) -> bool {
+        self.0.contains(&role)
+    }
+
+    pub fn are_all(&self) -> bool {
+        *self == Roles::default()
+    }
+}
+
+impl fmt::Display for Roles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|role| role.as_str()).collect();
+        f.write_str(&names.join(", "))
+    }
+}
 
 /// What a node is made of.
 #[derive(Debug)]
@@ -42,8 +121,8 @@ pub struct Parts {
 /// Why a node did not start, or did not stop well.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    #[error("the store in {} cannot be used: {error}", folder.display())]
-    Store { folder: PathBuf, error: StoreError },
+    #[error("the store at {place} cannot be used: {error}")]
+    Store { place: Place, error: StoreError },
     #[error("cannot listen on {address}: {error}")]
     Listen { address: SocketAddr, error: io::Error },
 }
@@ -51,15 +130,19 @@ pub enum NodeError {
 /// The requests in flight when a node stops have this long to end, once everything sent is recorded.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
-/// Store and engine at work, without a door. Dropping it stops nothing well; call [`stop`](Works::stop).
+/// A store and what works on it, without a door. Dropping it stops nothing well; call [`stop`](Works::stop).
 #[derive(Debug)]
 pub struct Works {
+    /// The store, with the readers of the doors.
     pub store: Arc<dyn Store>,
-    pub clock: Arc<SystemClock>,
+    pub clock: Arc<dyn Clock>,
     pub config: Config,
-    data: PathBuf,
+    pub place: Place,
+    pub roles: Roles,
     setup: watch::Sender<Arc<Setup>>,
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: Option<Arc<Engine>>,
+    watchmen: Option<Watchmen>,
+    clerk: Option<Clerk>,
 }
 
 /// A running node: works with a door. Dropping it stops nothing well; call [`stop`](Node::stop).
@@ -76,24 +159,65 @@ pub struct Node {
 /// A store that is open, with nothing working on it yet. Keys can be looked after before any door opens.
 #[derive(Debug)]
 pub struct Opened {
+    /// The store, with the readers of the doors.
     pub store: Arc<dyn Store>,
-    pub clock: Arc<SystemClock>,
-    data: PathBuf,
+    /// The same store, with readers of the engine's own: many callers at the doors must not hold up sending.
+    pub(crate) engine_store: Arc<dyn Store>,
+    inbox: Option<Arc<dyn Inbox>>,
+    pub clock: Arc<dyn Clock>,
+    place: Place,
+    roles: Roles,
 }
 
-/// Opens the embedded store in a folder. Refused while another process has it.
-pub async fn open(data: &Path) -> Result<Opened, NodeError> {
-    let failed = |error| NodeError::Store { folder: data.to_owned(), error };
-    let clock = Arc::new(SystemClock::new());
-    let (folder, time) = (data.to_owned(), Arc::clone(&clock));
+/// Opens the store, for a node with those roles. An embedded one is refused while another process has it.
+///
+/// On a database, months that ended longer ago than `keep` are dropped.
+pub async fn open(place: Place, roles: Roles, keep: Option<Span>) -> Result<Opened, NodeError> {
+    let (at, parts) = (place.clone(), roles.clone());
     // Recovery reads and writes files, which must not hold up the other tasks of this thread.
-    let opening = tokio::task::spawn_blocking(move || {
-        let core = Sqlite::open(&folder, Dice::seeded(clock::seed()), &clock::entropy())?;
-        Shell::start(core, time, Box::new(clock::entropy))
+    let opening = tokio::task::spawn_blocking(move || match at {
+        Place::Embedded(folder) => embedded(&folder),
+        Place::Postgres(target) => shared(target, &parts, keep),
     });
-    let shell =
-        opening.await.unwrap_or_else(|error| Err(StoreError::Broken(error.to_string()))).map_err(failed)?;
-    Ok(Opened { store: Arc::new(shell), clock, data: data.to_owned() })
+    let opened = opening.await.unwrap_or_else(|error| Err(StoreError::Broken(error.to_string())));
+    match opened {
+        Ok(Stores { doors, engine, inbox, clock }) => {
+            if let Ok(Some(Pause { since, why })) = doors.paused().await {
+                warn!(%since, why, "the store is paused: nothing is sent until `pombo store resume`");
+            }
+            Ok(Opened { store: doors, engine_store: engine, inbox, clock, place, roles })
+        }
+        Err(error) => Err(NodeError::Store { place, error }),
+    }
+}
+
+/// A store with what belongs to it.
+struct Stores {
+    doors: Arc<dyn Store>,
+    engine: Arc<dyn Store>,
+    /// What applications enqueue by SQL, where they can.
+    inbox: Option<Arc<dyn Inbox>>,
+    /// What the store goes by.
+    clock: Arc<dyn Clock>,
+}
+
+fn embedded(folder: &Path) -> Result<Stores, StoreError> {
+    let core = Sqlite::open(folder, Dice::seeded(clock::seed()), &clock::entropy())?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let shell: Arc<dyn Store> = Arc::new(Shell::start(core, Arc::clone(&clock), Box::new(clock::entropy))?);
+    Ok(Stores { doors: Arc::clone(&shell), engine: shell, inbox: None, clock })
+}
+
+fn shared(target: Target, roles: &Roles, keep: Option<Span>) -> Result<Stores, StoreError> {
+    let options = postgres::Options { target, upkeep: roles.has(NodeRole::Scheduler), keep };
+    let local = Arc::new(SteadyClock::new());
+    let started = postgres::start(&options, local, Dice::seeded(clock::seed()), Box::new(clock::entropy))?;
+    Ok(Stores {
+        doors: Arc::new(started.store),
+        engine: Arc::new(started.engine),
+        inbox: Some(Arc::new(started.inbox)),
+        clock: started.clock,
+    })
 }
 
 impl Opened {
@@ -102,7 +226,7 @@ impl Opened {
     /// A key that is `given` is added unless it is there. Without one, a key is made only for a store that has
     /// none. Only a digest is kept, so a made key can be shown once and never again.
     pub async fn admin_key(&self, given: Option<&str>) -> Result<Option<String>, NodeError> {
-        let failed = |error| NodeError::Store { folder: self.data.clone(), error };
+        let failed = |error| NodeError::Store { place: self.place.clone(), error };
         let known = self.store.keys().await.map_err(failed)?;
         let key = match given {
             Some(key) if known.iter().any(|it| it.digest == pombo_web::digest(key)) => return Ok(None),
@@ -122,7 +246,7 @@ impl Opened {
         Ok(given.is_none().then_some(key))
     }
 
-    /// Starts sending, and opens the door.
+    /// Does what its roles ask for. Without the role `api` the door only tells whether the node is well.
     pub async fn start(self, parts: Parts) -> Result<Node, NodeError> {
         let Parts { config, channels, listen, lanes } = parts;
         // The address first: a node that cannot be reached should not begin to send.
@@ -134,19 +258,23 @@ impl Opened {
             listening.await.map_err(|error| NodeError::Listen { address: listen, error })?;
         let works = self.work(config, channels, &lanes);
         let door = Door::new(Arc::clone(&works.store), works.setup.subscribe(), works.clock.clone());
+        let router = match works.roles.has(NodeRole::Api) {
+            true => pombo_web::router(door.clone()),
+            false => pombo_web::probes(door.clone()),
+        };
         let (stop_server, stopping) = oneshot::channel();
         let bounds = Bounds { grace: LAST_REQUESTS, ..Bounds::default() };
-        let serving = pombo_web::serve_within(listener, pombo_web::router(door.clone()), bounds, async {
+        let serving = pombo_web::serve_within(listener, router, bounds, async {
             let _ = stopping.await;
         });
         let server = tokio::spawn(serving);
-        info!(%address, data = %works.data.display(), "running");
+        info!(%address, store = %works.place, roles = %works.roles, "running");
         Ok(Node { address, works, door, stop_server, server })
     }
 
-    /// Starts sending, and opens no door. Works the lanes that are named; all if none are.
+    /// Does what its roles ask for, and opens no door. Works the lanes that are named; all if none are.
     pub fn work(self, config: Config, channels: Channels, lanes: &[LaneName]) -> Works {
-        let Opened { store, clock, data } = self;
+        let Opened { store, engine_store, inbox, clock, place, roles } = self;
         let setup = Arc::new(config.setup());
         let unready: Vec<&str> =
             setup.channels.values().filter(|it| it.unready.is_some()).map(|it| it.name.as_str()).collect();
@@ -157,15 +285,18 @@ impl Opened {
                 "these channels are not set up, and their messages will wait; see `pombo config check`"
             );
         }
-        let engine = Engine::start(
-            Arc::clone(&store),
-            Arc::clone(&setup),
-            channels,
-            clock.clone(),
-            clock::seed(),
-            lanes,
-        );
-        Works { store, clock, config, data, setup: watch::channel(setup).0, engine: Arc::new(engine) }
+        let setups = watch::channel(Arc::clone(&setup)).0;
+        let clerk = inbox
+            .filter(|_| roles.has(NodeRole::Scheduler))
+            .map(|inbox| Clerk::start(inbox, Arc::clone(&engine_store), setups.subscribe(), clock::seed()));
+        let watchmen = roles
+            .has(NodeRole::Scheduler)
+            .then(|| Watchmen::start(Arc::clone(&engine_store), &setup, &channels, Arc::clone(&clock)));
+        let engine = roles.has(NodeRole::Worker).then(|| {
+            let (setup, clock) = (Arc::clone(&setup), Arc::clone(&clock));
+            Arc::new(Engine::start(engine_store, setup, channels, clock, clock::seed(), lanes))
+        });
+        Works { store, clock, config, place, roles, setup: setups, engine, watchmen, clerk }
     }
 }
 
@@ -177,27 +308,29 @@ impl Works {
 
     /// Why this process can no longer do its work; waits as long as it can.
     pub async fn broken(&self) -> String {
-        broken(&*self.store, &self.engine).await
+        broken(&*self.store, self.engine.as_deref()).await
     }
 
     /// Takes no more work, finishes what is being sent for up to `grace`, records it, and closes.
-    pub async fn stop(self, grace: Duration) -> Result<(), NodeError> {
+    pub async fn stop(mut self, grace: Duration) -> Result<(), NodeError> {
         self.drain(grace).await?;
         self.close().await
     }
 
     /// A store that breaks meanwhile ends the wait: nothing more can be recorded.
-    async fn drain(&self, grace: Duration) -> Result<(), NodeError> {
+    async fn drain(&mut self, grace: Duration) -> Result<(), NodeError> {
+        (self.watchmen, self.clerk) = (None, None);
+        let Some(engine) = &self.engine else { return Ok(()) };
         tokio::select! {
-            () = self.engine.stop(grace) => Ok(()),
+            () = engine.stop(grace) => Ok(()),
             reason = store_broken(&*self.store) => {
-                Err(NodeError::Store { folder: self.data.clone(), error: StoreError::Broken(reason) })
+                Err(NodeError::Store { place: self.place.clone(), error: StoreError::Broken(reason) })
             }
         }
     }
 
     async fn close(self) -> Result<(), NodeError> {
-        self.store.close().await.map_err(|error| NodeError::Store { folder: self.data, error })
+        self.store.close().await.map_err(|error| NodeError::Store { place: self.place, error })
     }
 }
 
@@ -227,8 +360,18 @@ impl Node {
         if config.server != works.config.server {
             warn!(listen = %config.server.listen, "a new listening address takes effect with the next start");
         }
+        if let (Place::Postgres(now), Some(new)) = (&works.place, &config.database)
+            && now.shown() != new.shown()
+        {
+            warn!(store = new.shown(), "another store takes effect with the next start");
+        }
         let setup = Arc::new(config.setup());
-        works.engine.reload(Arc::clone(&setup), channels);
+        if let Some(watchmen) = &mut works.watchmen {
+            watchmen.reload(&setup, &channels);
+        }
+        if let Some(engine) = &works.engine {
+            engine.reload(Arc::clone(&setup), channels);
+        }
         works.setup.send_replace(setup);
         works.config = config;
         info!("the configuration was read again and is in effect");
@@ -236,7 +379,7 @@ impl Node {
     }
 
     /// Takes nothing new, finishes what is being sent for up to `grace`, records it, and closes.
-    pub async fn stop(self, grace: Duration) -> Result<(), NodeError> {
+    pub async fn stop(mut self, grace: Duration) -> Result<(), NodeError> {
         self.door.close();
         self.works.drain(grace).await?;
         let _ = self.stop_server.send(());
@@ -254,10 +397,16 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Why a store and an engine can no longer do their work; waits as long as they can.
-pub(crate) async fn broken(store: &dyn Store, engine: &Engine) -> String {
+pub(crate) async fn broken(store: &dyn Store, engine: Option<&Engine>) -> String {
+    let died = async {
+        match engine {
+            Some(engine) => engine.died().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         reason = store_broken(store) => reason,
-        () = engine.died() => "the engine ended by itself".to_owned(),
+        () = died => "the engine ended by itself".to_owned(),
     }
 }
 

@@ -62,9 +62,13 @@ fn wrong_usage_exits_with_2() {
         &["messages", "show", "42"],
         &["classify", "smtp"],
         &["classify", "pigeon", "503"],
-        &["serve", "--database-url", "postgres://a/b"],
+        &["serve", "--database-url", "mysql://a/b"],
+        &["serve", "--database-url", "postgres://a/b", "--data", "x"],
         &["serve", "--smtp-listen", "127.0.0.1:25"],
         &["serve", "--roles", "api"],
+        &["serve", "--roles", "api,sender"],
+        &["serve", "--roles", "api", "--lanes", "bulk", "--database-url", "postgres://a/b"],
+        &["bench", "--nodes", "2"],
         &["serve", "--lanes", "fast"],
         &["messages", "list", "--server", "nonsense"],
         &[],
@@ -73,9 +77,10 @@ fn wrong_usage_exits_with_2() {
         assert_eq!(said.code, 2, "{args:?}: {}", said.err);
         assert!(!said.err.is_empty() && said.out.is_empty(), "{args:?}: {}", said.out);
     }
-    let said = plain(&["serve", "--database-url", "postgres://a/b"]);
+    let said = plain(&["serve", "--roles", "worker", "--data", "x"]);
+    assert!(said.err.starts_with("error: --roles needs PostgreSQL (BAD_USAGE): "), "{}", said.err);
     assert!(
-        said.err.starts_with("error: --database-url is not in this version yet (BAD_USAGE)\nhint: "),
+        said.err.contains("\nhint: leave --roles out, or name a database with --database-url"),
         "{}",
         said.err
     );
@@ -93,6 +98,16 @@ fn failure_exits_with_1_and_says_what_why_and_what_next() {
     assert!(said.err.contains("\nhint: start one with `pombo serve`"), "{}", said.err);
     let said = plain(&["messages", "list", "--server", "http://127.0.0.1:1", "--json"]);
     assert_eq!(lines(&said.err)[0]["code"], "SERVER_UNREACHABLE");
+}
+
+#[test]
+fn a_database_that_does_not_answer_is_named_without_its_password() {
+    let said = plain(&["serve", "--database-url", "postgres://ana:canary@127.0.0.1:1/pombo"]);
+    assert_eq!(said.code, 1);
+    let what = "error: the store at postgres://ana@127.0.0.1:1/pombo cannot be used (STORE_UNAVAILABLE): cannot connect";
+    assert!(said.err.starts_with(what), "{}", said.err);
+    assert!(said.err.contains("\nhint: is PostgreSQL running there"), "{}", said.err);
+    assert!(!said.err.contains("canary"), "{}", said.err);
 }
 
 #[test]

@@ -17,10 +17,11 @@ use std::time::Duration;
 
 use pombo::client::{Client, Payload};
 use pombo::{
-    BoxFuture, Cancelled, Channel, Door, Envelope, Fault, FaultKind, Handling, OnUnknownOutcome, OneOf,
-    Options, Overrides, Pombo, Receipt, Refusal, Reply, Request, Rule, SendError, Span, StartError, State,
-    StateName, StoreError, Template, Time, Verdict, json,
+    BoxFuture, Cancelled, Channel, Database, Door, Envelope, Fault, FaultKind, Handling, OnUnknownOutcome,
+    OneOf, Options, Overrides, Pombo, Receipt, Refusal, Reply, Request, Rule, SendError, Span, StartError,
+    State, StateName, StoreError, Template, Time, Verdict, json,
 };
+use pombo_testbed::Cluster;
 use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -252,4 +253,37 @@ async fn a_template_that_was_put_is_rendered_for_a_channel_of_ones_own() {
     let unknown = pombo.send(of("oii")).await.unwrap_err().to_string();
     assert_eq!(unknown, "template: there is no template `oii` (hint: did you mean `oi`?)");
     pombo.stop(GRACE).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ ML-4
+async fn programs_can_share_a_database_and_each_follows_its_own_messages() {
+    let database = Cluster::shared().database();
+    let url = Database::parse(database.url()).unwrap();
+    let (here, there) = (Told::accept(), Told::accept());
+    let start = |told: &Told| {
+        let options = Options { database: Some(url.clone()), ..Options::default() };
+        Pombo::start(options.channel("told", told.clone()))
+    };
+    let (one, two) = (start(&here).await.unwrap(), start(&there).await.unwrap());
+    for n in 0..20 {
+        let key = format!("order-{n}");
+        let id = one.send(request(Some(&key))).await.unwrap();
+        assert_eq!(two.send(request(Some(&key))).await.unwrap(), id, "the same key is the same message");
+        // Whoever sends it, both see it.
+        for pombo in [&one, &two] {
+            let story = tokio::time::timeout(SOON, pombo.wait(id)).await.unwrap().unwrap().unwrap();
+            assert_eq!((story.state.name(), story.attempts.len()), (StateName::Sent, 1));
+        }
+    }
+    assert_eq!(here.calls.load(Ordering::SeqCst) + there.calls.load(Ordering::SeqCst), 20);
+    one.stop(GRACE).await.unwrap();
+    two.stop(GRACE).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_reached_is_named_without_its_password() {
+    let database = Some(Database::parse("postgres://ana:canary@127.0.0.1:1/pombo").unwrap());
+    let error = Pombo::start(Options { database, ..Options::default() }).await.unwrap_err();
+    let said = format!("{error} {error:?}");
+    assert!(said.contains("postgres://ana@127.0.0.1:1/pombo") && !said.contains("canary"), "{said}");
 }

@@ -16,14 +16,18 @@ use regex::Regex;
 use serde_json::Value;
 
 /// Which of our crates each one may name, in any kind of dependency.
-const EDGES: [(&str, &[&str]); 7] = [
+const EDGES: [(&str, &[&str]); 8] = [
     ("pombo-kernel", &[]),
-    ("pombo-store", &["pombo-kernel"]),
+    ("pombo-store", &["pombo-kernel", "pombo-testbed"]),
     ("pombo-channels", &["pombo-kernel"]),
     ("pombo-engine", &["pombo-kernel", "pombo-store", "pombo-channels"]),
     ("pombo-web", &["pombo-kernel", "pombo-store"]),
-    ("pombo", &["pombo-kernel", "pombo-store", "pombo-channels", "pombo-engine", "pombo-web"]),
+    (
+        "pombo",
+        &["pombo-kernel", "pombo-store", "pombo-channels", "pombo-engine", "pombo-web", "pombo-testbed"],
+    ),
     ("pombo-sim", &["pombo-kernel", "pombo-store", "pombo-engine"]),
+    ("pombo-testbed", &[]),
 ];
 
 /// What a crate must not build on. Tests may: they have to look behind the seams.
@@ -127,6 +131,16 @@ fn crates_keep_to_their_own_trade() {
         }
     }
     refuse(wrong, "SQL belongs in store, providers' protocols in channels, HTTP doors in web");
+}
+
+#[test]
+fn only_tests_use_the_testbed() {
+    let uses = |package: &&Value| {
+        let mut needs = list(package, "dependencies");
+        needs.any(|it| text(it, "name") == "pombo-testbed" && it["kind"] != "dev")
+    };
+    let users = ours().filter(uses).map(|package| text(package, "name").to_owned());
+    refuse(users, "what ships must not carry what tests are made with: a dev-dependency");
 }
 
 #[test]

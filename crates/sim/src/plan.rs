@@ -192,6 +192,7 @@ fn draft(name: &str, at: u64, lanes: &[LaneName], setup: &Setup, dice: &mut Dice
     let retry = dice.one_in(6).then(|| Overrides { attempts: Some(attempts), ..Overrides::default() });
     let key = || Idempotency { key: format!("key-{name}"), fingerprint: [1; 16] };
     Some(Draft {
+        id: None,
         queue: QueueName {
             tenant: Tenant::default(),
             lane: dice.pick(lanes).clone(),

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pombo_engine::core::{Event, HEARTBEAT, LEASE};
+use pombo_engine::core::{Event, HEARTBEAT, LEASE, Term};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::message::ClaimKey;
 use pombo_kernel::reply::Reply;
 use pombo_kernel::time::{Span, Time};
-use pombo_store::Place;
+use pombo_store::{Claimed, Place};
 use tempfile::TempDir;
 
 use crate::call::{Answered, Call, Caller, Pending};
@@ -37,6 +37,13 @@ enum Happening {
     Answer(Caller, Call, Answered),
     /// An event of its own reaches a life of a node.
     Event(u64, Event),
+    /// A message is ready, and its node about to call the provider.
+    Ready {
+        life: u64,
+        claimed: Arc<Claimed>,
+        term: Term,
+        timeout: Span,
+    },
     /// The provider takes a message.
     Taken(ClaimKey),
     /// What became of an attempt reaches whoever made it.
@@ -170,6 +177,7 @@ impl<C: Lasting> World<C> {
             }
             Happening::Answer(caller, call, answered) => self.answer(caller, call, answered),
             Happening::Event(life, event) => self.tell(life, event),
+            Happening::Ready { life, claimed, term, timeout } => self.send(life, claimed, term, timeout),
             Happening::Taken(key) => {
                 self.note(format_args!("the provider takes {}", self.oracle.name(key.message)));
                 self.oracle.taken(key)

@@ -156,6 +156,7 @@ fn setup(workers: u16) -> Arc<Setup> {
 
 fn draft(to: To) -> Draft {
     Draft {
+        id: None,
         queue: QueueName {
             tenant: Tenant::default(),
             lane: "default".parse().unwrap(),

@@ -76,6 +76,7 @@ fn drafts(count: usize) -> Vec<Draft> {
         campaign: None,
     };
     let draft = |number: usize| Draft {
+        id: None,
         queue: queue.clone(),
         priority: Priority::default(),
         send_at: None,

@@ -34,12 +34,15 @@ pub enum Event {
     Delivery = 13,
     Blocked = 20,
     Unblocked = 21,
+    /// Nothing is sent from then on.
+    Paused = 22,
+    Resumed = 23,
     KeyAdded = 30,
     TemplatePut = 40,
 }
 
 impl Event {
-    const ALL: [Event; 17] = [
+    const ALL: [Event; 19] = [
         Event::Accepted,
         Event::Claimed,
         Event::Sent,
@@ -55,6 +58,8 @@ impl Event {
         Event::Delivery,
         Event::Blocked,
         Event::Unblocked,
+        Event::Paused,
+        Event::Resumed,
         Event::KeyAdded,
         Event::TemplatePut,
     ];
@@ -76,6 +81,8 @@ impl Event {
             Event::Delivery => "delivery",
             Event::Blocked => "blocked",
             Event::Unblocked => "unblocked",
+            Event::Paused => "paused",
+            Event::Resumed => "resumed",
             Event::KeyAdded => "key_added",
             Event::TemplatePut => "template_put",
         }
@@ -186,22 +193,17 @@ pub struct Tip {
 impl Tip {
     /// Seals records into the next block. `entropy` must be new for every block and unguessable.
     pub fn seal(&self, records: &[Record], at: Time, entropy: &[u8; 32]) -> (Block, Tip) {
-        let mut entries = Vec::with_capacity(records.len() * 128);
-        let mut chain = Chain::start(self, at, records.len());
-        for (index, record) in (0u64..).zip(records) {
-            let salt = salt(entropy, index);
-            entries.push(FULL);
-            entries.extend(salt);
-            let length_at = entries.len();
-            entries.extend([0; 4]);
-            record.encode(&mut entries);
-            let body_at = length_at + 4;
-            let length = u32::try_from(entries.len() - body_at).unwrap_or(u32::MAX);
-            entries[length_at..body_at].copy_from_slice(&length.to_le_bytes());
-            chain.leaf(&leaf(&salt, &entries[body_at..]));
+        let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
+        self.seal_encoded(encoded(records, entropy), count, at)
+    }
+
+    /// Seals entries that were encoded before into the next block. There are `count` of them.
+    pub fn seal_encoded(&self, entries: Vec<u8>, count: u32, at: Time) -> (Block, Tip) {
+        let mut chain = Chain::start(self, at, count as usize);
+        for entry in self::entries(&entries).flatten() {
+            chain.leaf(&entry.leaf());
         }
         let hash = chain.end();
-        let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
         let block = Block { sequence: self.sequence, position: self.position, at, count, hash, entries };
         let tip = Tip { sequence: self.sequence + 1, position: self.position + u64::from(count), hash };
         (block, tip)
@@ -232,6 +234,23 @@ impl Tip {
             hash: block.hash,
         })
     }
+}
+
+/// Records as the entries of a block, salted, in whichever place of the chain that will be. `entropy` must be new
+/// for every block and unguessable.
+pub fn encoded(records: &[Record], entropy: &[u8; 32]) -> Vec<u8> {
+    let mut entries = Vec::with_capacity(records.len() * 128);
+    for (index, record) in (0u64..).zip(records) {
+        entries.push(FULL);
+        entries.extend(salt(entropy, index));
+        let length_at = entries.len();
+        entries.extend([0; 4]);
+        record.encode(&mut entries);
+        let body_at = length_at + 4;
+        let length = u32::try_from(entries.len() - body_at).unwrap_or(u32::MAX);
+        entries[length_at..body_at].copy_from_slice(&length.to_le_bytes());
+    }
+    entries
 }
 
 /// Where a chain does not hold.

@@ -18,7 +18,7 @@
 //!   a breaker that is lifted by a probe leaves a ramp behind.
 //! - A message with an ordering key waits outside the queues while another of its key is there.
 //! - Behind a hold or a breaker that is ready to be probed, one message at a time passes, over all queues behind it.
-//! - A claim's id is the audit position of its first record, so it is never given out twice.
+//! - A claim's id is greater than those of earlier claims, and never given out twice.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Place, Put, Reported,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Pause, Place, Put, Reported,
     Settled, Settlement, StoreError, Story, Tally, TemplateVersion, audit,
 };
 
@@ -43,6 +43,14 @@ pub trait Core: Send + 'static {
     type Reader: Reading;
 
     fn accept(&mut self, draft: Draft, now: Time) -> Result<Result<Accepted, Conflict>, StoreError>;
+    /// The same for many. A core for which each word costs a journey says all of them at once.
+    fn accept_all(
+        &mut self,
+        drafts: &[Draft],
+        now: Time,
+    ) -> Result<Vec<Result<Accepted, Conflict>>, StoreError> {
+        drafts.iter().map(|draft| self.accept(draft.clone(), now)).collect()
+    }
     fn claim(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError>;
     fn heartbeat(&mut self, node: NodeId, lease_until: Time) -> Result<(), StoreError>;
     /// Claims whose node has no lease at `now`, oldest first.
@@ -50,7 +58,13 @@ pub trait Core: Send + 'static {
     /// Takes a message from its holder as if the holder were gone, so that it is taken over again.
     fn disown(&mut self, key: ClaimKey);
     fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError>;
+    fn settle_all(&mut self, settlements: &[Settlement], now: Time) -> Result<Vec<Settled>, StoreError> {
+        settlements.iter().map(|one| self.settle(one.clone(), now)).collect()
+    }
     fn release(&mut self, key: ClaimKey, now: Time) -> Result<Settled, StoreError>;
+    fn release_all(&mut self, keys: &[ClaimKey], now: Time) -> Result<Vec<Settled>, StoreError> {
+        keys.iter().map(|key| self.release(*key, now)).collect()
+    }
     fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError>;
     fn cancel(
         &mut self,
@@ -65,6 +79,10 @@ pub trait Core: Send + 'static {
     fn block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError>;
     fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError>;
     fn examine(&mut self, finding: &Finding, now: Time) -> Result<(), StoreError>;
+    /// Lets nothing be claimed and nothing be taken over, from now on and by whoever opens the store later.
+    fn pause(&mut self, pause: &Pause, by: &Actor) -> Result<(), StoreError>;
+    /// Lets everything go on; false if nothing was paused.
+    fn resume(&mut self, by: &Actor, now: Time) -> Result<bool, StoreError>;
     fn put_template(
         &mut self,
         tenant: &Tenant,
@@ -78,6 +96,14 @@ pub trait Core: Send + 'static {
     /// Makes everything since the last commit durable, with its audit block; the position after its last
     /// record. `entropy` salts the block.
     fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError>;
+
+    /// Others may have written something that this core should know. One that is alone has nothing to learn.
+    fn nudge(&mut self) {}
+
+    /// Called before each group: the core may learn what others wrote.
+    fn look(&mut self, _now: Time) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Forgets what was not committed and reads everything anew.
     fn reopen(&mut self) -> Result<(), StoreError>;
@@ -103,6 +129,7 @@ pub trait Reading: Send + 'static {
     fn verify(&mut self) -> Result<audit::Verified, StoreError>;
     fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError>;
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError>;
+    fn paused(&mut self) -> Result<Option<Pause>, StoreError>;
     fn template(
         &mut self,
         tenant: &Tenant,

@@ -4,13 +4,22 @@
 //! a message's state is written together with its audit record.
 
 pub mod audit;
+mod board;
+pub mod checking;
 pub mod core;
+pub mod home;
 pub mod memory;
+pub mod moving;
+mod pause;
+mod rows;
+pub mod postgres;
 pub mod shell;
 pub mod sqlite;
 mod traffic;
 pub mod transition;
+mod walls;
 
+pub use pause::Pause;
 pub use traffic::Rates;
 
 use std::fmt;
@@ -45,6 +54,9 @@ pub enum StoreError {
     /// It cannot be written or read for now (a full disk, a lost connection). It may come back.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// The transaction met another. Nothing was written, and the same again may well succeed.
+    #[error("the store was busy with another at the same place: {0}")]
+    Again(String),
     /// A write may or may not have reached the disk. Only a new start, reading everything anew, is safe.
     #[error("the store failed: {0}")]
     Broken(String),
@@ -389,6 +401,15 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn examine(&self, finding: Finding) -> Answer<'_, ()>;
 
     fn blocks(&self) -> Answer<'_, Vec<(Place, Block)>>;
+
+    /// Sends nothing from now on, for that reason: whatever is claimed is still settled, and messages are accepted.
+    fn pause(&self, why: String, by: Actor) -> Answer<'_, ()>;
+
+    /// Lets everything go on; false if nothing was paused.
+    fn resume(&self, by: Actor) -> Answer<'_, bool>;
+
+    /// Why nothing is sent, if nothing is.
+    fn paused(&self) -> Answer<'_, Option<Pause>>;
 
     /// Adds a version to a template, unless the latest one says the same. Earlier versions stay as they are.
     fn put_template(

@@ -29,7 +29,7 @@ use crate::audit::{self, Record, Tip};
 use crate::core::Core;
 use crate::traffic::{Traffic, at, places, witness};
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Place, Put, Repeat,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Repeat,
     Reported, Settled, Settlement, StoreError, TemplateVersion, Vitals, transition,
 };
 
@@ -46,6 +46,16 @@ pub struct Memory {
     ids: IdMaker,
     /// Who is alive, and until when. Never durable: it ends with the process.
     leases: BTreeMap<NodeId, Time>,
+    kept: Kept,
+}
+
+/// What outlasts `reopen` besides messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// As with a store that one process has for itself: which probes are out and how far flows have come is forgotten.
+    Alone,
+    /// As with a store that processes share: both are kept with the messages.
+    Shared,
 }
 
 /// The whole of what a store knows.
@@ -57,6 +67,7 @@ struct Model {
     lanes: BTreeMap<LaneName, Pass>,
     claims: BTreeMap<MessageKey, Hold>,
     blocks: BTreeMap<Place, Block>,
+    paused: Option<Pause>,
     traffic: Traffic,
     /// The message of a provider's id; of several with the same one, the last that was sent.
     receipts: BTreeMap<(ChannelName, String), MessageKey>,
@@ -137,7 +148,19 @@ impl Memory {
     /// An empty store. With the same dice and the same commands, every store gives the same ids.
     pub fn new(mut dice: Dice) -> Memory {
         let ids = id_maker(&Model::default(), &mut dice);
-        Memory { now: Model::default(), committed: Arc::default(), dice, ids, leases: BTreeMap::new() }
+        Memory {
+            now: Model::default(),
+            committed: Arc::default(),
+            dice,
+            ids,
+            leases: BTreeMap::new(),
+            kept: Kept::Alone,
+        }
+    }
+
+    /// An empty store that means what one means which several processes share.
+    pub fn shared(dice: Dice) -> Memory {
+        Memory { kept: Kept::Shared, ..Memory::new(dice) }
     }
 
     /// What the next process would find, had it been on disk: what was committed, no leases, and every hold ready
@@ -146,7 +169,7 @@ impl Memory {
         let committed = reader.committed();
         let now = locked(&committed).clone();
         let ids = id_maker(&now, &mut dice);
-        let mut found = Memory { now, committed, dice, ids, leases: BTreeMap::new() };
+        let mut found = Memory { now, committed, dice, ids, leases: BTreeMap::new(), kept: Kept::Alone };
         found.forget_turns();
         for block in found.now.blocks.values_mut().filter(|block| block.kind.is_probed()) {
             block.until = block.until.map(|_| Time::default());
@@ -154,16 +177,20 @@ impl Memory {
         found
     }
 
-    /// Turns, probes and traffic are not durable.
+    /// Turns are not durable, nor is traffic but for the flows of a store that is shared.
     fn forget_turns(&mut self) {
         for queue in self.now.queues.values_mut() {
             queue.pass = Pass::default();
+        }
+        self.now.lanes.clear();
+        if self.kept == Kept::Shared {
+            self.now.traffic = self.now.traffic.flows_alone();
+            return;
         }
         for hold in self.now.claims.values_mut() {
             hold.probing = None;
         }
         self.now.traffic = Traffic::default();
-        self.now.lanes.clear();
     }
 }
 
@@ -189,7 +216,7 @@ impl Core for Memory {
             let accepted = Accepted { id: *first, repeat: Repeat::Same };
             return Ok(if same { Ok(accepted) } else { Err(Conflict { first: *first }) });
         }
-        let id = self.ids.next(now);
+        let id = draft.id.unwrap_or_else(|| self.ids.next(now));
         if let Some(said) = draft.idempotency {
             model.idempotency.insert((tenant, said.key), (said.fingerprint, id));
         }
@@ -224,7 +251,7 @@ impl Core for Memory {
         model.end_pauses(now);
         let claim = model.next_claim();
         let mut taken = Vec::new();
-        while taken.len() < ask.max {
+        while taken.len() < ask.max && model.paused.is_none() {
             let turns = model.turns(&ask.lane, now);
             let Some(turn) = turns.iter().min_by_key(|turn| (turn.pass, turn.age)) else { break };
             // A queue that is alone simply has the next turn as well.
@@ -242,6 +269,9 @@ impl Core for Memory {
 
     fn take_over(&mut self, node: NodeId, max: usize, now: Time) -> Result<Vec<Claimed>, StoreError> {
         let model = &mut self.now;
+        if model.paused.is_some() {
+            return Ok(Vec::new());
+        }
         let claim = model.next_claim();
         let alive = |node| self.leases.get(&node).is_some_and(|until| now < *until);
         let mut lost: Vec<_> = model.claims.iter().filter(|(_, hold)| !alive(hold.node)).collect();
@@ -377,6 +407,20 @@ impl Core for Memory {
         Ok(())
     }
 
+    fn pause(&mut self, pause: &Pause, by: &Actor) -> Result<(), StoreError> {
+        self.now.paused = Some(pause.clone());
+        self.now.records.push(transition::paused(pause, by));
+        Ok(())
+    }
+
+    fn resume(&mut self, by: &Actor, now: Time) -> Result<bool, StoreError> {
+        let was = self.now.paused.take().is_some();
+        if was {
+            self.now.records.push(transition::resumed(by, now));
+        }
+        Ok(was)
+    }
+
     fn put_template(
         &mut self,
         tenant: &Tenant,
@@ -423,6 +467,9 @@ impl Core for Memory {
 
     fn next_due(&mut self, lane: &LaneName, now: Time) -> Option<Time> {
         let model = &mut self.now;
+        if model.paused.is_some() {
+            return None;
+        }
         model.end_pauses(now);
         let queued = model.queued().filter(|(message, _)| message.queue.lane == *lane);
         let times = queued.filter_map(|(message, due)| match model.front(&message.queue, now) {

@@ -25,8 +25,8 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::audit::{Record, Verified};
 use crate::core::{Core, Reading};
 use crate::{
-    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Place, Put,
-    Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion,
+    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Pause, Place,
+    Put, Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion,
 };
 
 pub use writer::Writer;
@@ -38,17 +38,52 @@ const READERS: usize = 4;
 /// 32 bytes that nobody can guess, new at every call.
 pub type Entropy = Box<dyn FnMut() -> [u8; 32] + Send>;
 
-/// Tells a caller what came of its job, once that is durable or known to have failed.
-type Tell = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+/// Work on the core for one caller, who is told afterwards. It may be run several times: a group that met another
+/// process at the same place begins anew.
+trait Task<C>: Send {
+    fn run(&mut self, core: &mut C, now: Time) -> Result<(), StoreError>;
+    /// Says what came of it, once that is durable or known to have failed.
+    fn tell(self: Box<Self>, group: Result<(), StoreError>);
+}
 
-/// Work on the core; given an error instead of one, it fails with that. Its caller is told afterwards.
-type Work<C> = Box<dyn FnOnce(Result<&mut C, StoreError>, Time) -> (Result<(), StoreError>, Tell) + Send>;
+/// A verb, its caller, and what it answered when it was last run.
+struct Verb<F, T> {
+    verb: F,
+    result: Option<T>,
+    answer: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<C, T, F> Task<C> for Verb<F, T>
+where
+    T: Send,
+    F: FnMut(&mut C, Time) -> Result<T, StoreError> + Send,
+{
+    fn run(&mut self, core: &mut C, now: Time) -> Result<(), StoreError> {
+        self.result = Some((self.verb)(core, now)?);
+        Ok(())
+    }
+
+    fn tell(self: Box<Self>, group: Result<(), StoreError>) {
+        let Verb { result, answer, .. } = *self;
+        let _ = answer.send(group.and_then(|()| result.ok_or(StoreError::Closed)));
+    }
+}
+
+/// Items of one caller, which go together with those of others.
+struct Batch<I, O> {
+    items: Vec<I>,
+    answer: oneshot::Sender<Result<Vec<O>, StoreError>>,
+}
 
 enum Job<C> {
-    Work { weight: usize, work: Work<C> },
+    Accept { weight: usize, batch: Batch<Draft, Result<Accepted, Conflict>> },
+    Settle(Batch<Settlement, Settled>),
+    Release(Batch<ClaimKey, Settled>),
+    Work(Box<dyn Task<C>>),
     TakeOver(TakeOver),
     Claim(Parked),
     StopClaims(NodeId, oneshot::Sender<Result<(), StoreError>>),
+    Nudge,
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
@@ -73,6 +108,19 @@ pub struct Shell<C: Core> {
     position: watch::Receiver<u64>,
     broken: watch::Receiver<Option<String>>,
     health: watch::Receiver<Result<(), StoreError>>,
+}
+
+impl<C: Core> Clone for Shell<C> {
+    fn clone(&self) -> Shell<C> {
+        Shell {
+            jobs: self.jobs.clone(),
+            backlog: self.backlog.clone(),
+            readers: self.readers.clone(),
+            position: self.position.clone(),
+            broken: self.broken.clone(),
+            health: self.health.clone(),
+        }
+    }
 }
 
 impl<C: Core> fmt::Debug for Shell<C> {
@@ -105,8 +153,7 @@ impl<C: Core> Shell<C> {
     ) -> Result<(Shell<C>, Writer<C>), StoreError> {
         let position = core.commit(clock.now(), &entropy())?;
         let readers = (0..READERS).map(|_| core.reader()).collect::<Result<Vec<_>, _>>()?;
-        let readers =
-            Arc::new(Readers { idle: Mutex::new(readers), permits: Arc::new(Semaphore::new(READERS)) });
+        let readers = Arc::new(Readers::of(readers));
         let (jobs, inbox) = channel();
         let backlog = Arc::new(AtomicUsize::new(0));
         let (tell_position, position) = watch::channel(position);
@@ -129,29 +176,26 @@ impl<C: Core> Shell<C> {
         Ok((Shell { jobs, backlog, readers, position, broken, health }, writer))
     }
 
+    /// The same store with readers of its own, so that whoever reads through it takes none from others.
+    pub fn beside(&self, readers: Vec<C::Reader>) -> Shell<C> {
+        Shell { readers: Arc::new(Readers::of(readers)), ..self.clone() }
+    }
+
+    /// Whoever calls it has the store look at what others wrote.
+    pub fn nudger(&self) -> impl Fn() + Send + Sync + 'static {
+        let jobs = self.jobs.clone();
+        move || drop(jobs.send(Job::Nudge))
+    }
+
     fn send(&self, job: Job<C>) -> Result<(), StoreError> {
         self.jobs.send(job).map_err(|_| StoreError::Closed)
     }
 
-    fn work<T: Send + 'static>(
+    pub(crate) fn work<T: Send + 'static>(
         &self,
-        weight: usize,
-        verb: impl FnOnce(&mut C, Time) -> Result<T, StoreError> + Send + 'static,
+        verb: impl FnMut(&mut C, Time) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<'_, T> {
-        let (answer, answered) = oneshot::channel();
-        let work: Work<C> = Box::new(move |core, now| {
-            let result = core.and_then(|core| verb(core, now));
-            let done = result.as_ref().map(drop).map_err(Clone::clone);
-            let tell: Tell = Box::new(move |group: Result<(), StoreError>| {
-                let _ = answer.send(result.and_then(|value| group.map(|()| value)));
-            });
-            (done, tell)
-        });
-        let sent = self.send(Job::Work { weight, work });
-        Box::pin(async move {
-            sent?;
-            answered.await.unwrap_or(Err(StoreError::Closed))
-        })
+        self.ask(|answer| Job::Work(Box::new(Verb { verb, result: None, answer })))
     }
 
     /// Sends a job that answers by itself.
@@ -167,7 +211,7 @@ impl<C: Core> Shell<C> {
         })
     }
 
-    fn read<T: Send + 'static>(
+    pub(crate) fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut C::Reader) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<'_, T> {
@@ -200,6 +244,10 @@ impl<R> Drop for Lent<'_, R> {
 }
 
 impl<R> Readers<R> {
+    fn of(readers: Vec<R>) -> Readers<R> {
+        Readers { permits: Arc::new(Semaphore::new(readers.len())), idle: Mutex::new(readers) }
+    }
+
     fn idle(&self) -> MutexGuard<'_, Vec<R>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -213,7 +261,7 @@ impl<C: Core> Store for Shell<C> {
             self.backlog.fetch_sub(weight, Ordering::Relaxed);
             return Box::pin(async { Err(StoreError::Overloaded) });
         }
-        self.work(weight, move |core, now| drafts.into_iter().map(|draft| core.accept(draft, now)).collect())
+        self.ask(|answer| Job::Accept { weight, batch: Batch { items: drafts, answer } })
     }
 
     fn claim(&self, ask: Ask) -> Answer<'_, Vec<Claimed>> {
@@ -225,7 +273,7 @@ impl<C: Core> Store for Shell<C> {
     }
 
     fn heartbeat(&self, node: NodeId, lease_until: Time) -> Answer<'_, ()> {
-        self.work(0, move |core, _| core.heartbeat(node, lease_until))
+        self.work(move |core, _| core.heartbeat(node, lease_until))
     }
 
     fn take_over(&self, node: NodeId, max: usize) -> Answer<'_, Vec<Claimed>> {
@@ -233,35 +281,47 @@ impl<C: Core> Store for Shell<C> {
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> Answer<'_, Vec<Settled>> {
-        self.work(0, move |core, now| settlements.into_iter().map(|one| core.settle(one, now)).collect())
+        self.ask(|answer| Job::Settle(Batch { items: settlements, answer }))
     }
 
     fn release(&self, claims: Vec<ClaimKey>) -> Answer<'_, Vec<Settled>> {
-        self.work(0, move |core, now| claims.into_iter().map(|key| core.release(key, now)).collect())
+        self.ask(|answer| Job::Release(Batch { items: claims, answer }))
     }
 
     fn report(&self, channel: ChannelName, reports: Vec<Report>) -> Answer<'_, Vec<Reported>> {
-        self.work(0, move |core, now| reports.iter().map(|one| core.report(&channel, one, now)).collect())
+        self.work(move |core, now| reports.iter().map(|one| core.report(&channel, one, now)).collect())
     }
 
     fn cancel(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Cancelled> {
-        self.work(0, move |core, now| core.cancel(&tenant, id, &by, now))
+        self.work(move |core, now| core.cancel(&tenant, id, &by, now))
     }
 
     fn block(&self, place: Place, block: Block, by: Actor) -> Answer<'_, ()> {
-        self.work(0, move |core, now| core.block(&place, block, &by, now))
+        self.work(move |core, now| core.block(&place, block.clone(), &by, now))
     }
 
     fn unblock(&self, place: Place, by: Actor) -> Answer<'_, bool> {
-        self.work(0, move |core, now| core.unblock(&place, &by, now))
+        self.work(move |core, now| core.unblock(&place, &by, now))
     }
 
     fn examine(&self, finding: Finding) -> Answer<'_, ()> {
-        self.work(0, move |core, now| core.examine(&finding, now))
+        self.work(move |core, now| core.examine(&finding, now))
     }
 
     fn blocks(&self) -> Answer<'_, Vec<(Place, Block)>> {
         self.read(Reading::blocks)
+    }
+
+    fn pause(&self, why: String, by: Actor) -> Answer<'_, ()> {
+        self.work(move |core, now| core.pause(&Pause { since: now, why: why.clone() }, &by))
+    }
+
+    fn resume(&self, by: Actor) -> Answer<'_, bool> {
+        self.work(move |core, now| core.resume(&by, now))
+    }
+
+    fn paused(&self) -> Answer<'_, Option<Pause>> {
+        self.read(Reading::paused)
     }
 
     fn put_template(
@@ -271,7 +331,7 @@ impl<C: Core> Store for Shell<C> {
         template: Template,
         by: Actor,
     ) -> Answer<'_, Put> {
-        self.work(0, move |core, now| core.put_template(&tenant, &name, template, &by, now))
+        self.work(move |core, now| core.put_template(&tenant, &name, template.clone(), &by, now))
     }
 
     fn template(
@@ -327,7 +387,7 @@ impl<C: Core> Store for Shell<C> {
     }
 
     fn add_key(&self, key: ApiKey) -> Answer<'_, ()> {
-        self.work(0, move |core, now| core.add_key(key, now))
+        self.work(move |core, now| core.add_key(key.clone(), now))
     }
 
     fn keys(&self) -> Answer<'_, Vec<ApiKey>> {

@@ -5,9 +5,12 @@
 //! settled, and after a crash exactly those messages are in doubt. A message that is accepted and claimed in the
 //! same commit never touches `ready` at all.
 
-mod board;
+pub(crate) mod backup;
+pub(crate) mod checking;
 mod claims;
 mod file;
+pub(crate) mod moving;
+mod pausing;
 mod reader;
 mod receipts;
 mod rows;
@@ -27,19 +30,20 @@ use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 use rusqlite::{OptionalExtension, Params, Row, params};
-use sha2::{Digest, Sha256};
 
 use crate::audit::{Record, Tip};
+use crate::board::{Board, Fresh, QueueId, TRIED, rank};
 use crate::core::Core;
-use crate::traffic::witness;
+use crate::rows::keyed_hash;
 use crate::transition;
+use crate::walls::Walls;
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Place, Put, Repeat,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Repeat,
     Reported, Settled, Settlement, StoreError,
 };
-use board::{Board, Fresh, QueueId, TRIED, rank};
 use claims::Claims;
 use file::File;
+pub(crate) use file::make_folder;
 pub use reader::Reader;
 
 macro_rules! sql {
@@ -68,6 +72,8 @@ pub struct Sqlite {
     slice: i64,
     in_slice: u32,
     next_deadline: Option<Time>,
+    /// When it was last noted how far the chain has come.
+    noted: Option<Time>,
     secret: [u8; 32],
 }
 
@@ -78,6 +84,7 @@ impl Sqlite {
     /// the secret of a store that is new.
     pub fn open(folder: &Path, dice: Dice, entropy: &[u8; 32]) -> Result<Sqlite, StoreError> {
         let file = File::open(folder, entropy)?;
+        moving::refuse_unfinished(&file.db)?;
         let mut store = Sqlite {
             secret: file.secret()?,
             file,
@@ -91,6 +98,7 @@ impl Sqlite {
             slice: 0,
             in_slice: 0,
             next_deadline: None,
+            noted: None,
         };
         store.load(Life::New)?;
         Ok(store)
@@ -107,6 +115,7 @@ impl Sqlite {
         (self.slice, self.in_slice) = slice.unwrap_or((0, 0));
         self.next_deadline = self.one(sql!("expiry_next"), [], |row| rows::time(row, 0))?;
         self.board = Board::default();
+        self.load_pause()?;
         for (id, name, weight) in rows::queues(&self.file.db)? {
             self.board.add(id, name, weight);
         }
@@ -177,10 +186,6 @@ impl Sqlite {
         Ok((id, self.board.add(id, name.clone(), 1)))
     }
 
-    fn record(&mut self, record: Record) {
-        self.records.push(record);
-    }
-
     fn tally(&mut self, name: &QueueName, what: Counted) {
         *self.tallies.entry((name.tenant.clone(), name.channel.clone(), what)).or_default() += 1;
     }
@@ -225,70 +230,29 @@ impl Sqlite {
         }
         Ok(())
     }
+}
 
-    /// Puts a block in front of a place, on top of what stands there.
-    fn set_block(&mut self, place: &Place, block: Block, now: Time) -> Result<Block, StoreError> {
-        let block = match self.board.blocks.get(place) {
-            Some(old) => old.clone().merged(block),
-            None => block,
-        };
-        self.replace_block(place, block, now)
+impl Walls for Sqlite {
+    fn board(&mut self) -> &mut Board {
+        &mut self.board
     }
 
-    fn replace_block(&mut self, place: &Place, block: Block, now: Time) -> Result<Block, StoreError> {
-        let body = rows::json(&block)?;
-        self.write(
-            sql!("block_put"),
-            params![place.channel.as_str(), place.destination.as_deref().unwrap_or(""), body],
-        )?;
-        self.board.put_block(place, block.clone(), now);
-        Ok(block)
+    fn record(&mut self, record: Record) {
+        self.records.push(record);
     }
 
-    fn drop_block(&mut self, place: &Place, now: Time) -> Result<bool, StoreError> {
-        if self.board.blocks.remove(place).is_none() {
-            return Ok(false);
-        }
-        self.write(
-            sql!("block_delete"),
-            params![place.channel.as_str(), place.destination.as_deref().unwrap_or("")],
-        )?;
-        self.board.reseat_behind(place, now);
-        Ok(true)
-    }
-
-    /// Forgets pauses and ramps that are over. They ended by themselves, so nobody's act is recorded.
-    fn end_pauses(&mut self, now: Time) -> Result<(), StoreError> {
-        if self.board.blocks.is_empty() {
-            return Ok(());
-        }
-        for (place, next) in self.board.ended(now) {
-            self.drop_block(&place, now)?;
-            if let Some(next) = next {
-                self.set_block(&place, next, now)?;
-            }
-        }
+    fn write_block(&mut self, place: &Place, block: &Block) -> Result<(), StoreError> {
+        let body = rows::json(block)?;
+        let destination = place.destination.as_deref().unwrap_or("");
+        self.write(sql!("block_put"), params![place.channel.as_str(), destination, body])?;
         Ok(())
     }
 
-    fn lift_block(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
-        let lifted = self.drop_block(place, now)?;
-        if lifted {
-            self.record(transition::unblocked(place, by, now));
-        }
-        Ok(lifted)
+    fn erase_block(&mut self, place: &Place) -> Result<(), StoreError> {
+        let destination = place.destination.as_deref().unwrap_or("");
+        self.write(sql!("block_delete"), params![place.channel.as_str(), destination])?;
+        Ok(())
     }
-}
-
-/// What stands for a text of somebody's in an index: as short as a number, and of no use to whoever finds it.
-fn keyed_hash(secret: &[u8; 32], whose: &str, text: &str) -> i64 {
-    let mut hash = Sha256::new();
-    hash.update(secret);
-    hash.update(whose);
-    hash.update([0]);
-    hash.update(text);
-    let digest: [u8; 32] = hash.finalize().into();
-    i64::from_le_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
 }
 
 impl Core for Sqlite {
@@ -310,7 +274,7 @@ impl Core for Sqlite {
             }
         }
         let (queue, name) = self.queue(&draft.queue)?;
-        let id = self.ids.next(now);
+        let id = draft.id.unwrap_or_else(|| self.ids.next(now));
         let key = id.key();
         let due = draft.send_at.map_or(now, |at| at.max(now));
         if self.in_slice == SLICE {
@@ -416,24 +380,23 @@ impl Core for Sqlite {
     }
 
     fn block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError> {
-        self.end_pauses(now)?;
-        let steady = self.board.traffic.steady(place, now);
-        let block = self.set_block(place, block.remembering(steady, now), now)?;
-        self.record(transition::blocked(place, &block, by, now));
-        Ok(())
+        self.block_for(place, block, by, now)
     }
 
     fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
-        self.end_pauses(now)?;
-        self.board.traffic.forget(place);
-        self.lift_block(place, by, now)
+        self.unblock_for(place, by, now)
     }
 
     fn examine(&mut self, finding: &Finding, now: Time) -> Result<(), StoreError> {
-        self.end_pauses(now)?;
-        let places = [Place { destination: None, ..finding.place.clone() }, finding.place.clone()];
-        self.change_block(&places, finding.block.clone(), now)?;
-        self.take_pulse(&places, &finding.vitals, witness(now), now)
+        self.look_into(finding, now)
+    }
+
+    fn pause(&mut self, pause: &Pause, by: &Actor) -> Result<(), StoreError> {
+        self.pause_all(pause, by)
+    }
+
+    fn resume(&mut self, by: &Actor, now: Time) -> Result<bool, StoreError> {
+        self.resume_all(by, now)
     }
 
     fn put_template(
@@ -497,6 +460,7 @@ impl Core for Sqlite {
         self.file.commit()?;
         self.tip = tip;
         self.records.clear();
+        self.note_tip(now);
         Ok(self.tip.position)
     }
 

@@ -61,17 +61,36 @@ impl Traffic {
         [ramp, own.flatten()].into_iter().flatten().min()
     }
 
+    /// Something bounds how fast messages pass a place.
+    pub(crate) fn bounds(&self, place: &Place, block: Option<&Block>, now: Time) -> bool {
+        self.rate(place, block, now).is_some()
+    }
+
+    pub(crate) fn flow(&self, place: &Place) -> Flow {
+        self.flows.get(place).copied().unwrap_or_default()
+    }
+
+    /// How far a place has come, as others know.
+    pub(crate) fn set_flow(&mut self, place: Place, flow: Flow) {
+        self.flows.insert(place, flow);
+    }
+
+    /// What is left when everything but the flows is forgotten.
+    pub(crate) fn flows_alone(&self) -> Traffic {
+        Traffic { flows: self.flows.clone(), ..Traffic::default() }
+    }
+
     /// How many messages may pass a place at once; all of them where nothing bounds it.
     pub(crate) fn room(&self, place: &Place, block: Option<&Block>, now: Time) -> usize {
         match self.rate(place, block, now) {
             None => usize::MAX,
-            Some(rate) => self.flows.get(place).copied().unwrap_or_default().room(rate, now),
+            Some(rate) => self.flow(place).room(rate, now),
         }
     }
 
     /// When there is room at a place again.
     pub(crate) fn opens(&self, place: &Place, now: Time) -> Time {
-        self.flows.get(place).copied().unwrap_or_default().opens(now)
+        self.flow(place).opens(now)
     }
 
     /// So many messages passed a place. Says whether that leaves no room for others.

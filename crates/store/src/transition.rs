@@ -16,7 +16,7 @@ use pombo_kernel::time::Time;
 use serde::Serialize;
 
 use crate::audit::{Event, Record};
-use crate::{ApiKey, Place, Settlement};
+use crate::{ApiKey, Pause, Place, Settlement};
 
 /// The longest text from outside that a record keeps, in bytes. The rest stands with the message or the block.
 const TEXT_MAX: usize = 1_000;
@@ -156,6 +156,32 @@ pub fn blocked(place: &Place, block: &Block, by: &Actor, at: Time) -> Record {
 pub fn unblocked(place: &Place, by: &Actor, at: Time) -> Record {
     let detail = Detail { destination: place.destination.as_deref().map(clipped), ..Detail::default() };
     Record { detail: detail.text(), ..act(Event::Unblocked, place, by, at) }
+}
+
+/// Nothing is sent from now on.
+pub fn paused(pause: &Pause, by: &Actor) -> Record {
+    let detail = Detail { reason: Some(clipped(&pause.why)), ..Detail::default() };
+    Record { detail: detail.text(), ..of_the_store(Event::Paused, by, pause.since) }
+}
+
+/// Everything goes on.
+pub fn resumed(by: &Actor, at: Time) -> Record {
+    of_the_store(Event::Resumed, by, at)
+}
+
+/// An act that concerns every channel and everybody's messages.
+fn of_the_store(event: Event, by: &Actor, at: Time) -> Record {
+    Record {
+        event,
+        at,
+        message: None,
+        from: None,
+        to: None,
+        tenant: String::new(),
+        channel: String::new(),
+        actor: clipped(&by.0).to_owned(),
+        detail: NOTHING.to_owned(),
+    }
 }
 
 /// Somebody may come in from now on.

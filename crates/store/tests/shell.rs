@@ -18,7 +18,7 @@ use pombo_store::core::Core;
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Place, Put, Reported,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Pause, Place, Put, Reported,
     Settled, Settlement, Store, StoreError,
 };
 
@@ -33,6 +33,7 @@ impl Clock for TestClock {
 
 fn draft(lane: &str, send_at: Option<i64>, bytes: usize) -> Draft {
     Draft {
+        id: None,
         queue: QueueName {
             tenant: Tenant::default(),
             lane: lane.parse().unwrap(),
@@ -272,6 +273,12 @@ impl Core for Unsure {
     }
     fn examine(&mut self, finding: &Finding, now: Time) -> Result<(), StoreError> {
         self.core.examine(finding, now)
+    }
+    fn pause(&mut self, pause: &Pause, by: &Actor) -> Result<(), StoreError> {
+        self.core.pause(pause, by)
+    }
+    fn resume(&mut self, by: &Actor, now: Time) -> Result<bool, StoreError> {
+        self.core.resume(by, now)
     }
     fn put_template(
         &mut self,

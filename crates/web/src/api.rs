@@ -9,4 +9,5 @@ pub(crate) mod list;
 pub(crate) mod messages;
 pub(crate) mod receipts;
 pub(crate) mod stats;
+pub(crate) mod store;
 pub(crate) mod templates;

@@ -77,6 +77,8 @@ pub enum Access {
     Look,
     /// Changing what concerns everything.
     Operate,
+    /// Changing what concerns everybody.
+    Administer,
 }
 
 impl Access {
@@ -86,6 +88,7 @@ impl Access {
             (Access::Send, role) => matches!(role, Role::Producer | Role::Operator),
             (Access::Look, role) => matches!(role, Role::Viewer | Role::Operator),
             (Access::Operate, role) => role == Role::Operator,
+            (Access::Administer, _) => false,
         }
     }
 

@@ -27,7 +27,7 @@ use tokio::sync::{Semaphore, watch};
 pub use auth::{Access, Caller, Role, UnknownRole, digest};
 pub use idempotency::of as idempotency;
 pub use pin::pin_templates;
-pub use route::{ROUTES, Route, router};
+pub use route::{ROUTES, Route, probes, router};
 pub use server::{Bounds, serve, serve_within};
 
 /// What every request needs. Clones are the same door.

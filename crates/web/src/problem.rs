@@ -221,7 +221,7 @@ impl From<StoreError> for Problem {
                 "more is coming in than can be written; nothing was stored",
                 "send it again after the time in Retry-After",
             ),
-            StoreError::Unavailable(reason) => {
+            StoreError::Unavailable(reason) | StoreError::Again(reason) => {
                 tracing::warn!(reason, "a request met a store that is unavailable");
                 Problem::new(
                     Code::StoreUnavailable,

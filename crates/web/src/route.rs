@@ -17,7 +17,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, header};
 
 use crate::Door;
-use crate::api::{batch, channels, classify, health, list, messages, receipts, stats, templates};
+use crate::api::{batch, channels, classify, health, list, messages, receipts, stats, store, templates};
 use crate::auth::{Access, Caller};
 use crate::problem::{Code, Problem};
 use crate::proof::{self, Proven};
@@ -96,6 +96,9 @@ pub static ROUTES: &[Route] = &[
     // Some providers write the event's name behind the address that they were given; the body says it as well.
     proven("/v1/receipts/{channel}/{event}", |report| Box::pin(receipts::take(report))),
     keyed(Method::GET, "/v1/stats", Access::Look, |call| Box::pin(stats::stats(call))),
+    keyed(Method::GET, "/v1/store", Access::Look, |call| Box::pin(store::show(call))),
+    keyed(Method::POST, "/v1/store/pause", Access::Administer, |call| Box::pin(store::pause(call))),
+    keyed(Method::POST, "/v1/store/resume", Access::Administer, |call| Box::pin(store::resume(call))),
 ];
 
 const fn open(path: &'static str, run: fn(Door) -> Answer) -> Route {
@@ -112,14 +115,24 @@ const fn proven(path: &'static str, run: fn(Proven) -> Answer) -> Route {
 
 /// Everything behind one door. Whatever is not a route answers a problem, too.
 pub fn router(door: Door) -> Router {
+    routed(|_| true).fallback(no_route).method_not_allowed_fallback(no_method).with_state(door)
+}
+
+/// Only what tells a supervisor whether the process is well, for nodes that take no messages in.
+pub fn probes(door: Door) -> Router {
+    let open = routed(|route| matches!(route.way, Way::Open(_)));
+    open.fallback(no_api).method_not_allowed_fallback(no_method).with_state(door)
+}
+
+fn routed(wanted: fn(&Route) -> bool) -> Router<Door> {
     let mut router = Router::new();
-    for route in ROUTES {
+    for route in ROUTES.iter().filter(|route| wanted(route)) {
         let Ok(filter) = MethodFilter::try_from(route.method.clone()) else { continue };
         let handler =
             move |State(door): State<Door>, request: Request| async move { run(route, door, request).await };
         router = router.route(route.path, on(filter, handler));
     }
-    router.fallback(no_route).method_not_allowed_fallback(no_method).with_state(door)
+    router
 }
 
 /// Runs a route's handler; a panic in it is a fault of ours and ends neither the connection nor the process.
@@ -168,6 +181,12 @@ fn no_address() -> Problem {
 
 async fn no_route() -> Response {
     sealed(no_address().into_response())
+}
+
+async fn no_api() -> Response {
+    let detail = "this node has no API: it tells only whether it is well, at /healthz and /readyz";
+    let hint = "ask a node with the role `api`";
+    sealed(Problem::new(Code::NotFound, detail, hint).into_response())
 }
 
 async fn no_method(request: Request) -> Response {

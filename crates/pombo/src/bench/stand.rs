@@ -1,7 +1,7 @@
-//! What a workload runs on: a store in a folder of its own, and an engine and an HTTP door where it wants them.
+//! What a workload runs on: a store of its own, seen by one node or more, and engines and an HTTP door where it wants
+//! them.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use pombo_engine::Engine;
 use pombo_kernel::message::{Body, Draft, Json};
 use pombo_kernel::name::{ChannelName, Tenant};
 use pombo_kernel::setup::Setup;
-use pombo_kernel::time::{Clock, Time};
+use pombo_kernel::time::Time;
 use pombo_store::{Counted, Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
@@ -21,9 +21,9 @@ use super::Progress;
 use super::outlet::content;
 use crate::cli::Trouble;
 use crate::client::{Client, Payload};
-use crate::clock::{self, SystemClock};
+use crate::clock;
 use crate::config::{Config, Environment, Source};
-use crate::node;
+use crate::node::{self, Opened, Place, Roles};
 
 pub(super) const CHANNEL: &str = "bench";
 /// Callers that each have one message under way.
@@ -32,12 +32,11 @@ const CALLERS: u64 = 32;
 const BATCHES: usize = 4;
 
 pub(super) struct Stand {
-    pub(super) store: Arc<dyn Store>,
-    clock: Arc<SystemClock>,
+    nodes: Vec<Opened>,
     setup: Arc<Setup>,
     to: String,
     batch: u64,
-    engine: Option<Engine>,
+    engines: Vec<Engine>,
     door: Option<Door>,
 }
 
@@ -47,8 +46,15 @@ struct Door {
 }
 
 impl Stand {
-    /// A store in that folder and nothing that works on it. Messages go to `to`.
-    pub(super) async fn open(data: &Path, workers: u16, to: &str, batch: u64) -> Result<Stand, Trouble> {
+    /// A store in that place, opened by so many nodes of this process, and nothing that works on it. Messages go
+    /// to `to`.
+    pub(super) async fn open(
+        place: &Place,
+        count: u16,
+        workers: u16,
+        to: &str,
+        batch: u64,
+    ) -> Result<Stand, Trouble> {
         let text = format!(
             r#"
 [lanes.default]
@@ -67,16 +73,28 @@ jitter = 1.0
         );
         let config = Config::parse(&text, Source::default(), &Environment::default())?;
         let setup = Arc::new(config.setup());
-        let node::Opened { store, clock, .. } = node::open(data).await?;
-        Ok(Stand { store, clock, setup, to: to.to_owned(), batch, engine: None, door: None })
+        let mut nodes = Vec::new();
+        for _ in 0..count {
+            nodes.push(node::open(place.clone(), Roles::default(), None).await?);
+        }
+        Ok(Stand { nodes, setup, to: to.to_owned(), batch, engines: Vec::new(), door: None })
     }
 
-    pub(super) fn start_engine(&mut self, channel: Arc<dyn Channel>) {
+    /// The store as one of the nodes sees it.
+    fn store(&self, caller: usize) -> &dyn Store {
+        &*self.nodes[caller % self.nodes.len()].store
+    }
+
+    /// Starts an engine in each node.
+    pub(super) fn start_engines(&mut self, channel: &Arc<dyn Channel>) {
         let name: ChannelName = CHANNEL.parse().expect("a fixed name");
         let lanes: Vec<_> = self.setup.lanes.keys().cloned().collect();
-        let channels = [(name, channel)].into();
-        let (store, setup, clock) = (self.store.clone(), self.setup.clone(), self.clock.clone());
-        self.engine = Some(Engine::start(store, setup, channels, clock, clock::seed(), &lanes));
+        let start = |node: &Opened| {
+            let channels = [(name.clone(), Arc::clone(channel))].into();
+            let (store, clock) = (node.engine_store.clone(), node.clock.clone());
+            Engine::start(store, self.setup.clone(), channels, clock, clock::seed(), &lanes)
+        };
+        self.engines = self.nodes.iter().map(start).collect();
     }
 
     /// Opens an HTTP door on a free port of this machine, with callers in this same process.
@@ -89,9 +107,9 @@ jitter = 1.0
             role: pombo_web::Role::Admin.as_str().to_owned(),
             label: "bench".to_owned(),
             digest,
-            created_at: self.clock.now(),
+            created_at: self.now(),
         };
-        self.store.add_key(admin).await.map_err(failed)?;
+        self.store(0).add_key(admin).await.map_err(failed)?;
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let closed = |error: std::io::Error| {
             Trouble::new("the HTTP door cannot open", "ADDRESS_UNAVAILABLE").why(error)
@@ -99,7 +117,9 @@ jitter = 1.0
         let listener = TcpListener::bind(local).await.map_err(closed)?;
         let url = format!("http://{}", listener.local_addr().map_err(closed)?);
         let (_, setup) = watch::channel(self.setup.clone());
-        let router = pombo_web::router(pombo_web::Door::new(self.store.clone(), setup, self.clock.clone()));
+        let first = &self.nodes[0];
+        let door = pombo_web::Door::new(first.store.clone(), setup, first.clock.clone());
+        let router = pombo_web::router(door);
         let (stop, stopping) = oneshot::channel();
         tokio::spawn(async move { pombo_web::serve(listener, router, async { drop(stopping.await) }).await });
         let clients = (0..CALLERS).map(|_| Client::new(&url, Some(&key))).collect::<Result<_, _>>()?;
@@ -115,7 +135,7 @@ jitter = 1.0
     /// The message that every other one is like.
     fn model(&self, send_at: Option<Time>) -> Result<Draft, Trouble> {
         let text = self.request(0, send_at);
-        let drafted = self.setup.draft_json(text.as_bytes(), &Tenant::default(), self.clock.now());
+        let drafted = self.setup.draft_json(text.as_bytes(), &Tenant::default(), self.now());
         let drafted = drafted.map_err(|refused| {
             Trouble::new("the benchmark's message is refused", "INTERNAL").why(format!("{refused:?}"))
         })?;
@@ -162,7 +182,7 @@ jitter = 1.0
         let numbers = from..from + size;
         let Some(door) = &self.door else {
             let drafts = numbers.map(|number| draft(model, number)).collect();
-            return self.store.accept(drafts).await.map(drop).map_err(failed);
+            return self.store(caller).accept(drafts).await.map(drop).map_err(failed);
         };
         let items: Vec<String> = numbers.map(|number| self.request(number, send_at)).collect();
         let body = format!("[{}]", items.join(",")).into();
@@ -178,13 +198,13 @@ jitter = 1.0
 
     /// Hands in one message.
     pub(super) async fn one(&self, caller: u64, number: u64, model: &Draft) -> Result<(), Trouble> {
+        let caller = usize::try_from(caller).unwrap_or(0);
         let Some(door) = &self.door else {
-            return self.store.accept(vec![draft(model, number)]).await.map(drop).map_err(failed);
+            return self.store(caller).accept(vec![draft(model, number)]).await.map(drop).map_err(failed);
         };
         let body = self.request(number, None).into();
         let payload = Payload { body, content_type: Some("application/json"), idempotency_key: None };
-        let caller = usize::try_from(caller).unwrap_or(0) % door.clients.len();
-        door.clients[caller].call(http::Method::POST, "/v1/messages", payload).await?;
+        door.clients[caller % door.clients.len()].call(http::Method::POST, "/v1/messages", payload).await?;
         Ok(())
     }
 
@@ -221,14 +241,14 @@ jitter = 1.0
     }
 
     pub(super) fn now(&self) -> Time {
-        self.clock.now()
+        self.nodes[0].clock.now()
     }
 
     /// Waits until the store itself says that so many messages are sent: by its own counts, which are
     /// committed with the last change of each message.
     pub(super) async fn sent(&self, messages: u64) -> Result<(), Trouble> {
         loop {
-            let tallies = self.store.tallies().await.map_err(failed)?;
+            let tallies = self.store(0).tallies().await.map_err(failed)?;
             let sent = tallies.iter().filter(|tally| tally.what == Counted::Sent);
             if sent.map(|tally| tally.count).sum::<u64>() >= messages {
                 return Ok(());
@@ -237,19 +257,24 @@ jitter = 1.0
         }
     }
 
-    /// Checks the audit chain, ends everything, and says how many records the chain has in how many commits.
-    pub(super) async fn close(self: Arc<Stand>) -> Result<(u64, u64), Trouble> {
-        let Ok(stand) = Arc::try_unwrap(self) else {
-            return Err(Trouble::new("the benchmark is still running", "INTERNAL"));
-        };
-        if let Some(engine) = &stand.engine {
+    pub(super) async fn stop_engines(&self) {
+        for engine in &self.engines {
             engine.stop(Duration::from_secs(5)).await;
         }
-        if let Some(door) = stand.door {
+    }
+
+    /// Checks the audit chain, ends everything, and says how many records the chain has in how many commits.
+    pub(super) async fn close(self: Arc<Stand>) -> Result<(u64, u64), Trouble> {
+        let Ok(mut stand) = Arc::try_unwrap(self) else {
+            return Err(Trouble::new("the benchmark is still running", "INTERNAL"));
+        };
+        if let Some(door) = stand.door.take() {
             let _ = door.stop.send(());
         }
-        let verified = stand.store.verify().await.map_err(failed)?;
-        stand.store.close().await.map_err(failed)?;
+        let verified = stand.store(0).verify().await.map_err(failed)?;
+        for node in &stand.nodes {
+            node.store.close().await.map_err(failed)?;
+        }
         match verified.broken {
             None => Ok((verified.records, verified.blocks)),
             Some(broken) => Err(Trouble::new("the audit chain does not hold", "INTERNAL").why(broken)),
@@ -261,6 +286,7 @@ fn draft(model: &Draft, number: u64) -> Draft {
     let content = Json::from_text(content(number)).expect("it is JSON");
     let body = Body { to: model.body.to.clone(), content: Some(content), ..Body::default() };
     Draft {
+        id: None,
         body,
         queue: model.queue.clone(),
         ordering_key: None,

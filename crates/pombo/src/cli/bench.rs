@@ -5,22 +5,27 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum as _};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pombo_kernel::secret::Secret;
+use pombo_store::postgres::Target;
 
 use super::out;
+use super::place;
 use super::serve::{Signals, start_log};
 use super::{Shared, Trouble};
-use crate::bench::{self, Door, Progress, Sizes, Workload};
+use crate::bench::{self, Door, Ground, Progress, Sizes, Workload};
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Each workload gets a new store, on disk and fully durable, and every message its audit records.
+On PostgreSQL that is a database of its own, as durable as the server is set up; it is removed afterwards.
 One JSON line a run goes to standard output.
 
 Examples:
   pombo bench                          all of them, as the reference figures were made
   pombo bench W1 W2 --runs 5
   pombo bench W1 W1s --door http
-  pombo bench W4 --backlog 1000000 --data /var/tmp"
+  pombo bench W4 --backlog 1000000 --data /var/tmp
+  pombo bench W1 W2 --database-url postgres://bench@127.0.0.1/postgres --nodes 2"
 )]
 pub(crate) struct Bench {
     /// Which workloads; all if none are named
@@ -59,6 +64,12 @@ pub(crate) struct Bench {
     /// Where the stores are made and removed again; not in memory
     #[arg(long, default_value = ".", value_name = "DIR")]
     data: PathBuf,
+    /// A PostgreSQL server to measure on instead; the user must be allowed to make databases
+    #[arg(long, value_name = "URL", value_parser = place::secret, conflicts_with = "data")]
+    database_url: Option<Secret>,
+    /// So many nodes share the store, all in this process; needs --database-url
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16))]
+    nodes: u16,
 }
 
 fn count() -> clap::builder::RangedU64ValueParser {
@@ -84,8 +95,11 @@ async fn measure(args: &Bench) -> Result<(), Trouble> {
         retry: args.retry,
         batch: args.batch,
         workers: args.workers,
+        nodes: args.nodes,
     };
-    if bench::meter::file_system(&args.data).is_some_and(|kind| matches!(kind.as_str(), "tmpfs" | "ramfs")) {
+    let ground = ground(args)?;
+    let in_memory = |kind: String| matches!(kind.as_str(), "tmpfs" | "ramfs");
+    if matches!(ground, Ground::Folder(_)) && bench::meter::file_system(&args.data).is_some_and(in_memory) {
         out::note(format!(
             "warning: {} is in memory, so nothing here is durable; use --data",
             args.data.display()
@@ -96,12 +110,22 @@ async fn measure(args: &Bench) -> Result<(), Trouble> {
     let progress = Progress(bar());
     for run in 1..=args.runs {
         for workload in workloads {
-            let line = bench::run(*workload, args.door, &sizes, &args.data, run, &progress).await?;
+            let line = bench::run(*workload, args.door, &sizes, &ground, run, &progress).await?;
             progress.0.suspend(|| out::object(&line));
         }
     }
     progress.0.finish_and_clear();
     Ok(())
+}
+
+fn ground(args: &Bench) -> Result<Ground, Trouble> {
+    match &args.database_url {
+        None if args.nodes > 1 => Err(Trouble::usage("--nodes needs PostgreSQL")
+            .why("the embedded store belongs to one node")
+            .hint("name a server with --database-url")),
+        None => Ok(Ground::Folder(args.data.clone())),
+        Some(url) => Target::parse(url.expose()).map(Ground::Server).map_err(place::unreadable),
+    }
 }
 
 fn bar() -> ProgressBar {

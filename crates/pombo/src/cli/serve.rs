@@ -2,23 +2,23 @@
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use pombo_kernel::name::LaneName;
 use pombo_kernel::time::Span;
-use pombo_store::StoreError;
+use pombo_store::{Pause, StoreError};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::out::{self, Paint};
+use super::place::PlaceArgs;
 use super::{ConfigArgs, Shared, Trouble};
 use crate::client::DEFAULT_SERVER;
 use crate::config::{Config, Environment, suggestion};
 use crate::log;
-use crate::node::{self, Node, NodeError, Parts};
+use crate::node::{self, Node, NodeError, NodeRole, Parts, Place, Roles};
 
 #[derive(Debug, Args)]
 #[command(
@@ -29,14 +29,14 @@ POMBO_LOG says what is logged, for example `info` or `pombo_engine=debug,info`.
 Examples:
   pombo serve
   pombo serve --config /etc/pombo/pombo.toml --data /var/lib/pombo --listen 0.0.0.0:7662
+  POMBO_DATABASE_URL=postgres://pombo:secret@db/pombo pombo serve --roles api
   pombo serve --profile development"
 )]
 pub(crate) struct Serve {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Where the embedded store lives
-    #[arg(long, env = "POMBO_DATA", default_value = "./pombo-data", value_name = "DIR")]
-    data: PathBuf,
+    #[command(flatten)]
+    place: PlaceArgs,
     /// The address of the HTTP API [default: 127.0.0.1:7662]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
@@ -46,51 +46,66 @@ pub(crate) struct Serve {
     /// How long a stop waits for what is being sent
     #[arg(long, default_value = "30s", value_name = "SPAN")]
     grace: Span,
-    /// A PostgreSQL store (not in this version)
-    #[arg(long, value_name = "URL")]
-    database_url: Option<String>,
     /// SMTP submission (not in this version)
     #[arg(long, value_name = "ADDR")]
     smtp_listen: Option<String>,
-    /// What this node does (not in this version: it does everything)
-    #[arg(long, value_name = "ROLES")]
-    roles: Option<String>,
+    /// What this node does; needs PostgreSQL [default: everything]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "ROLES")]
+    roles: Vec<NodeRole>,
 }
 
 /// What a start asks for that this version cannot do. Ignoring it would be worse than refusing it.
 fn refuse_later_work(args: &Serve) -> Result<(), Trouble> {
-    let later = [
-        (
-            "--database-url",
-            args.database_url.is_some(),
-            "this version keeps its store in the folder of --data",
-        ),
-        ("--smtp-listen", args.smtp_listen.is_some(), "this version takes messages over HTTP only"),
-        ("--roles", args.roles.is_some(), "this version always does everything: leave it out"),
-    ];
-    match later.into_iter().find(|(_, given, _)| *given) {
+    match &args.smtp_listen {
         None => Ok(()),
-        Some((flag, _, hint)) => Err(Trouble::usage(format!("{flag} is not in this version yet")).hint(hint)),
+        Some(_) => Err(Trouble::usage("--smtp-listen is not in this version yet")
+            .hint("this version takes messages over HTTP only")),
     }
+}
+
+/// Roles can be split only where nodes can share the work.
+fn check_roles(roles: &Roles, place: &Place, lanes: &[LaneName]) -> Result<(), Trouble> {
+    if let (Place::Embedded(_), false) = (place, roles.are_all()) {
+        return Err(Trouble::usage("--roles needs PostgreSQL")
+            .why("the embedded store belongs to one process, which has to do everything")
+            .hint("leave --roles out, or name a database with --database-url"));
+    }
+    if !lanes.is_empty() && !roles.has(NodeRole::Worker) {
+        return Err(Trouble::usage("--lanes says what a worker works, and this node is none")
+            .hint("leave --lanes out, or add `worker` to --roles"));
+    }
+    Ok(())
 }
 
 pub(crate) async fn run(args: Serve, shared: &Shared) -> Result<(), Trouble> {
     refuse_later_work(&args)?;
     let config = args.config.load()?;
     check_lanes(&args.lanes, &config)?;
+    let (place, roles) = (args.place.place(&config)?, Roles::of(&args.roles));
+    check_roles(&roles, &place, &args.lanes)?;
+    if let (Place::Embedded(_), Some(_)) = (&place, config.keep) {
+        return Err(Trouble::usage("store.keep needs PostgreSQL")
+            .why("this version keeps everything in the embedded store")
+            .hint("leave it out, or name a database with --database-url"));
+    }
     let _log = start_log(None)?;
     let mut signals = Signals::listen()?;
-    let opened = node::open(&args.data).await?;
+    let has_door = roles.has(NodeRole::Api);
+    let opened = node::open(place, roles, config.keep).await?;
     let given = std::env::var("POMBO_ADMIN_KEY").ok().filter(|key| !key.is_empty());
     if given.as_ref().is_some_and(|key| key.len() < 20) {
         warn!("POMBO_ADMIN_KEY is short enough to be guessed; use at least 20 random characters");
     }
-    let made = opened.admin_key(given.as_deref()).await?;
+    let made = match has_door {
+        true => opened.admin_key(given.as_deref()).await?,
+        false => None,
+    };
     let listen = args.listen.unwrap_or(config.server.listen);
     let channels = config.channels()?;
     let parts = Parts { config, channels, listen, lanes: args.lanes.clone() };
     let node = opened.start(parts).await?;
-    greet(&node, &args, made.as_deref(), shared);
+    let paused = node.store.paused().await.ok().flatten();
+    greet(&node, &args, made.as_deref(), paused.as_ref(), shared);
     watch(node, &mut signals, args.grace.to_std()).await
 }
 
@@ -204,15 +219,22 @@ fn broken(reason: &str) -> Trouble {
 impl From<NodeError> for Trouble {
     fn from(error: NodeError) -> Trouble {
         match error {
-            NodeError::Store { folder, error } => {
-                let what = format!("the store in {} cannot be used", folder.display());
+            NodeError::Store { place, error } => {
                 let why = match &error {
-                    StoreError::Unavailable(why) | StoreError::Broken(why) => why.clone(),
+                    StoreError::Unavailable(why) | StoreError::Again(why) | StoreError::Broken(why) => {
+                        why.clone()
+                    }
                     other => other.to_string(),
                 };
-                Trouble::new(what, "STORE_UNAVAILABLE").why(why).hint(
-                    "choose another folder with --data, or look at this one: its rights, its disk, who else uses it",
-                )
+                let hint = match &place {
+                    Place::Embedded(_) => {
+                        "choose another folder with --data, or look at this one: its rights, its disk, who else uses it"
+                    }
+                    Place::Postgres(_) => what_next(&why),
+                };
+                Trouble::new(format!("the store at {place} cannot be used"), "STORE_UNAVAILABLE")
+                    .why(why)
+                    .hint(hint)
             }
             NodeError::Listen { address, error } => {
                 Trouble::new(format!("cannot listen on {address}"), "ADDRESS_UNAVAILABLE")
@@ -223,10 +245,37 @@ impl From<NodeError> for Trouble {
     }
 }
 
+/// What to do about a PostgreSQL that cannot be used, by the code at the end of its words.
+fn what_next(why: &str) -> &'static str {
+    let code = why.rsplit_once('(').and_then(|(_, rest)| rest.split_once(')')).map_or("", |(code, _)| code);
+    match (code.get(..2), code) {
+        (Some("28"), _) => "look at user and password in the URL, and at pg_hba.conf of the server",
+        (_, "3D000") => {
+            "make the database first, for example with `createdb`, or name another one in the URL"
+        }
+        (_, "42501") => {
+            "let this user create a schema and roles, or have one who may run `pombo store migrate` once"
+        }
+        (Some("53"), _) => "the server is full: look at max_connections, its memory and its disk",
+        (_, "25006") => "this server is read-only: name the primary, or all hosts, in the URL",
+        _ if why.contains("a pooler") => "add pooler=transaction to the URL, or name PostgreSQL itself there",
+        _ if why.starts_with("cannot connect") => {
+            "is PostgreSQL running there, and can this machine reach it? See host and port in the URL"
+        }
+        _ => "look at the log of PostgreSQL and at docs/guides/postgresql.md",
+    }
+}
+
 /// Says what is running and what to do next. In a pipe only a key that was made is said: it cannot be had again.
-fn greet(node: &Node, args: &Serve, made: Option<&str>, shared: &Shared) {
+fn greet(node: &Node, args: &Serve, made: Option<&str>, paused: Option<&Pause>, shared: &Shared) {
     if shared.json {
-        return out::object(&json!({"url": node.url(), "data": args.data, "admin_key": made}));
+        let data = match &node.place {
+            Place::Embedded(folder) => Some(folder),
+            Place::Postgres(_) => None,
+        };
+        return out::object(&json!({
+            "url": node.url(), "store": node.place.to_string(), "data": data, "admin_key": made, "paused": paused,
+        }));
     }
     if !std::io::stdout().is_terminal() {
         if let Some(key) = made {
@@ -253,19 +302,37 @@ fn greet(node: &Node, args: &Serve, made: Option<&str>, shared: &Shared) {
             .join(", ")
     };
     out::line(format!("{} is running", paint.bold(&format!("Pombo {}", env!("CARGO_PKG_VERSION")))));
-    row("API", &node.url());
-    row("store", &args.data.display().to_string());
+    row(if node.roles.has(NodeRole::Api) { "API" } else { "health" }, &node.url());
+    row("store", &node.place.to_string());
+    if !node.roles.are_all() {
+        row("roles", &node.roles.to_string());
+    }
     let file = node.config.source.file.as_ref();
     row(
         "config",
         &file.map_or_else(|| "none; see `pombo config example`".to_owned(), |it| it.display().to_string()),
     );
-    row("lanes", &lanes.join(", "));
+    if node.roles.has(NodeRole::Worker) {
+        row("lanes", &lanes.join(", "));
+    }
     row("channels", &names(&ready));
     if !unready.is_empty() {
         row("not ready", &format!("{}; see `pombo config check`", names(&unready)));
     }
+    if let Some(pause) = paused {
+        row("sending", &format!("{}; {}", paint.yellow("paused"), pause.why));
+        row("", "`pombo store resume` lets it go on");
+    }
     out::line("");
+    if node.roles.has(NodeRole::Api) {
+        suggest(node, ready.first().map(|(name, _)| name.as_str()), made, paint);
+        out::line("");
+    }
+    out::line(paint.dim("Ctrl-C stops it; what is being sent is finished first."));
+}
+
+/// What to try with an API.
+fn suggest(node: &Node, channel: Option<&str>, made: Option<&str>, paint: Paint) {
     match made {
         Some(key) => {
             out::line("An admin key was made. It is shown only now. From another terminal:");
@@ -280,10 +347,8 @@ fn greet(node: &Node, args: &Serve, made: Option<&str>, shared: &Shared) {
     if node.url() != DEFAULT_SERVER {
         out::line(format!("  export POMBO_SERVER={}", node.url()));
     }
-    let channel = ready.first().map_or("webhook", |(name, _)| name.as_str());
+    let channel = channel.unwrap_or("webhook");
     out::line(format!(
         "  pombo send --channel {channel} --to https://example.com/hook --content '{{\"body\": {{\"hello\": \"world\"}}}}' --wait"
     ));
-    out::line("");
-    out::line(paint.dim("Ctrl-C stops it; what is being sent is finished first."));
 }

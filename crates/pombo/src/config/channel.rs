@@ -457,7 +457,7 @@ fn read_webhook(
 
 /// A credential comes from the environment or from a file; one that stands in the configuration is refused,
 /// since configuration is copied, committed and mailed around.
-fn secret(
+pub(super) fn secret(
     reading: &mut Reading,
     path: &str,
     key: &str,

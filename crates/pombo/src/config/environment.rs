@@ -18,8 +18,15 @@ impl std::fmt::Debug for Environment {
 }
 
 /// Names that begin as an override does, and mean something else.
-const RESERVED: [&str; 6] =
-    ["POMBO_SERVER", "POMBO_API_KEY", "POMBO_ADMIN_KEY", "POMBO_LOG", "POMBO_CONFIG", "POMBO_DATA"];
+const RESERVED: [&str; 7] = [
+    "POMBO_SERVER",
+    "POMBO_API_KEY",
+    "POMBO_ADMIN_KEY",
+    "POMBO_LOG",
+    "POMBO_CONFIG",
+    "POMBO_DATA",
+    "POMBO_DATABASE_URL",
+];
 
 const PREFIX: &str = "POMBO_";
 

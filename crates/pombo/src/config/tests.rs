@@ -507,6 +507,7 @@ fn the_example_is_valid_with_everything_switched_on() {
         ("SMTP_PASSWORD", "p"),
         ("RESEND_RECEIPT_SECRET", secret),
         ("CLAIMS_PASSWORD", "p"),
+        ("DATABASE_URL", "postgres://pombo:p@db.example/pombo"),
     ];
     let text: Vec<String> =
         everything().lines().filter(|line| !line.contains("_file = ")).map(str::to_owned).collect();
@@ -590,4 +591,36 @@ fn a_value_from_outside_is_never_repeated() {
     let problems = load(file, &[("PW", "Sup3r/S3cret#1")]).unwrap_err();
     let said = problems.to_string();
     assert!(said.contains("channels.m.url") && !said.contains("S3cret"), "{said}");
+}
+
+#[test]
+fn a_database_may_stand_in_the_file_and_its_password_may_not() {
+    let shown = |text: &str, environment: &[(&str, &str)]| {
+        let config = load(text, environment).unwrap_or_else(|problems| panic!("{problems}"));
+        assert!(!format!("{config:?}").contains("canary"));
+        config.database.map(|target| target.shown())
+    };
+    let with = |url: &str| format!("[store]\ndatabase_url = '{url}'");
+    assert_eq!(shown("", &[]), None);
+    let db = || Some("postgres://ana@db.example:5432/pombo".to_owned());
+    assert_eq!(shown(&with("postgres://ana@db.example/pombo"), &[]), db());
+    assert_eq!(shown(&with("postgres://ana:${PW}@db.example/pombo"), &[("PW", "canary")]), db());
+    let variable = [("POMBO_STORE__DATABASE_URL", "postgres://ana:canary@db.example/pombo")];
+    assert_eq!(shown("", &variable), db());
+    for url in ["postgres://ana:canary@db.example/pombo", "postgres://db.example/pombo?password=canary"] {
+        check(&with(url), &["store.database_url"], &["a secret stands in the file", "STORE_DATABASE_URL"]);
+    }
+    check(&with("mysql://db.example/pombo"), &["store.database_url"], &["postgres://"]);
+    let broken = load(&with("${URL}"), &[("URL", "mysql://ana:canary@db/x")]).unwrap_err().to_string();
+    assert!(!broken.contains("canary"), "{broken}");
+}
+
+#[test]
+fn a_database_may_be_named_in_a_file_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("url"), "postgres://ana:canary@db.example/pombo\n").unwrap();
+    let source = Source { file: Some(folder.path().join("pombo.toml")), profile: None };
+    let text = "[store]\ndatabase_url_file = 'url'";
+    let config = Config::parse(text, source, &Environment::default()).unwrap();
+    assert_eq!(config.database.unwrap().shown(), "postgres://ana@db.example:5432/pombo");
 }

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -21,6 +22,7 @@ use pombo_kernel::message::StateName;
 use pombo_kernel::name::Tenant;
 use pombo_store::audit::Event;
 use pombo_store::core::{Core, Reading};
+use pombo_store::postgres::{Postgres, Sealing, Target};
 use pombo_store::sqlite::Sqlite;
 use serde_json::json;
 
@@ -60,13 +62,27 @@ impl Place {
     }
 
     /// Starts the server through that command, which is the binary or something that runs it.
-    pub(crate) fn start_with(&self, mut command: Command, data: &Path) -> Server {
+    pub(crate) fn start_with(&self, command: Command, data: &Path) -> Server {
+        self.spawn(command, "--data", data.as_os_str(), &[])
+    }
+
+    /// Starts the server as a node on a database.
+    pub(crate) fn start_on(&self, url: &str) -> Server {
+        self.start_on_with(url, &[])
+    }
+
+    /// The same with options of its own.
+    pub(crate) fn start_on_with(&self, url: &str, options: &[&str]) -> Server {
+        self.spawn(Command::new(binary()), "--database-url", url.as_ref(), options)
+    }
+
+    fn spawn(&self, mut command: Command, store: &str, at: &OsStr, options: &[&str]) -> Server {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).unwrap();
         let child = command
             .arg("serve")
             .args(["--listen", &format!("127.0.0.1:{}", self.port)])
-            .arg("--data")
-            .arg(data)
+            .args([store.as_ref(), at])
+            .args(options)
             .arg("--config")
             .arg(self.folder.path().join("pombo.toml"))
             .env("POMBO_ADMIN_KEY", KEY)
@@ -202,16 +218,39 @@ pub(crate) async fn produce(client: Client, name: usize, urls: [String; 2], told
     ids
 }
 
-/// What the store says, read from its file once nobody writes it.
+/// What the store says, read once nobody writes it.
 pub(crate) struct Record {
     pub(crate) states: HashMap<String, StateName>,
     pub(crate) takeovers: HashMap<String, usize>,
     pub(crate) takeovers_at_once: usize,
 }
 
-/// Reads the store and checks its audit chain. Every message that was acknowledged must be there, once.
 pub(crate) fn read_store(folder: &Path, ids: &[String]) -> Record {
-    let store = Sqlite::open(folder, Dice::seeded(1), &[7; 32]).unwrap();
+    read_core(&Sqlite::open(folder, Dice::seeded(1), &[7; 32]).unwrap(), ids)
+}
+
+pub(crate) fn read_database(url: &str, ids: &[String]) -> Record {
+    let target = Target::parse(url).unwrap();
+    let read =
+        || read_core(&Postgres::open(&target, Dice::seeded(1), &[7; 32], Sealing::AtCommit).unwrap(), ids);
+    // It blocks, which no thread of a runtime may.
+    std::thread::scope(|scope| scope.spawn(read).join().unwrap())
+}
+
+/// Waits until the audit of what was committed is a chain, which the nodes see to a moment later.
+pub(crate) async fn sealed(url: &str) {
+    const REST: &str = "SELECT count(*) FROM pombo.audit WHERE sequence IS NULL";
+    for _ in 0..150 {
+        if pombo_testbed::psql(url, REST).unwrap().trim() == "0" {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the audit was never sealed");
+}
+
+/// Reads the store and checks its audit chain. Every message that was acknowledged must be there, once.
+fn read_core(store: &impl Core, ids: &[String]) -> Record {
     let mut reader = store.reader().unwrap();
     assert_eq!(reader.verify().unwrap().broken, None);
     let mut takeovers = HashMap::new();

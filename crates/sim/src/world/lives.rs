@@ -1,11 +1,13 @@
 //! The nodes: each life an engine core, whose effects are performed here as its shell performs them.
 
-use pombo_engine::core::{Core, Effect, Event, HEARTBEAT};
+use std::sync::Arc;
+
+use pombo_engine::core::{Core, Effect, Event, HEARTBEAT, Term, may_send};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::message::ClaimKey;
 use pombo_kernel::reply::Reply;
 use pombo_kernel::time::{Span, Time};
-use pombo_store::NodeId;
+use pombo_store::{Claimed, NodeId};
 
 use super::{Happening, World};
 use crate::call::{Call, Caller};
@@ -106,6 +108,14 @@ impl<C: Lasting> World<C> {
         }
         if matches!(event, Event::GraceOver) {
             self.oracle.interrupted(Holder(number), now);
+            // What is being made ready counts as in doubt as well; it is not sent any more.
+            for happening in self.agenda.values() {
+                if let Happening::Ready { life, claimed, .. } = happening
+                    && *life == number
+                {
+                    self.oracle.heard(Holder(number), claimed.key, Said::CutOff, now);
+                }
+            }
         }
         let Some(life) = self.lives.get_mut(&number) else { return Ok(()) };
         let effects = life.core.step(event, now, &mut life.dice);
@@ -137,23 +147,10 @@ impl<C: Lasting> World<C> {
             Effect::Settle(settlements) => self.call(caller, Call::Settle { settlements, tries: 0 }, 0),
             Effect::Release(keys) => self.call(caller, Call::Release { keys, tries: 0 }, 0),
             Effect::StopClaims => self.call(caller, Call::StopClaims(id), 0),
-            Effect::Send { claimed, timeout, .. } => {
-                self.oracle.called(Holder(number), &claimed, now)?;
-                let name = self.oracle.name(claimed.message.id);
-                let script = if self.calm {
-                    Script::calm(&mut self.dice)
-                } else if let Some(how) = self.outage(&claimed.message.queue) {
-                    Script::down(how, timeout.millis(), &mut self.dice)
-                } else {
-                    Script::roll(self.plan.faults.refusals, timeout.millis(), &mut self.dice)
-                };
-                let Script { takes_after, answers_after, reply, said } = script;
-                self.note(format_args!("life {number} sends {name}: {said:?} in {answers_after} ms"));
-                if let Some(after) = takes_after {
-                    self.later(after, Happening::Taken(claimed.key));
-                }
-                let reply = Happening::Reply { life: number, key: claimed.key, reply, said };
-                self.later(answers_after, reply);
+            Effect::Send { claimed, term, timeout, .. } => {
+                // Content has to be made ready, and meanwhile anything can happen.
+                let after = if self.dice.one_in(4) { self.hop() } else { 0 };
+                self.later(after, Happening::Ready { life: number, claimed, term, timeout });
             }
             Effect::Stopped => {
                 self.note(format_args!("life {number} has stopped"));
@@ -164,6 +161,35 @@ impl<C: Lasting> World<C> {
             }
         }
         Ok(Fared::Well)
+    }
+
+    /// Calls the provider, unless the message is no longer to be sent.
+    pub(super) fn send(&mut self, number: u64, claimed: Arc<Claimed>, term: Term, timeout: Span) -> Checked {
+        let Some(now) = self.life_now(number) else { return Ok(()) };
+        if let Some(until) = self.frozen_until(number) {
+            self.later_at(until, Happening::Ready { life: number, claimed, term, timeout });
+            return Ok(());
+        }
+        let Some(life) = self.lives.get(&number) else { return Ok(()) };
+        if !may_send(&life.core.lease(), term, &claimed, now) {
+            return self.tell(number, Event::Unsent { key: claimed.key });
+        }
+        self.oracle.called(Holder(number), &claimed, now)?;
+        let name = self.oracle.name(claimed.message.id);
+        let script = if self.calm {
+            Script::calm(&mut self.dice)
+        } else if let Some(how) = self.outage(&claimed.message.queue) {
+            Script::down(how, timeout.millis(), &mut self.dice)
+        } else {
+            Script::roll(self.plan.faults.refusals, timeout.millis(), &mut self.dice)
+        };
+        let Script { takes_after, answers_after, reply, said } = script;
+        self.note(format_args!("life {number} sends {name}: {said:?} in {answers_after} ms"));
+        if let Some(after) = takes_after {
+            self.later(after, Happening::Taken(claimed.key));
+        }
+        self.later(answers_after, Happening::Reply { life: number, key: claimed.key, reply, said });
+        Ok(())
     }
 
     /// The node dies between two effects. Whatever it was waiting for is gone.

@@ -10,7 +10,7 @@ use pombo_kernel::name::{TemplateName, Tenant};
 use super::{Model, Row, locked};
 use crate::audit::{self, Record, Tip};
 use crate::core::Reading;
-use crate::{ApiKey, Filter, Line, PAGE_SCAN, Page, Place, StoreError, Story, Tally, TemplateVersion};
+use crate::{ApiKey, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion};
 
 #[derive(Clone, Debug)]
 pub struct MemoryReader {
@@ -101,6 +101,10 @@ impl Reading for MemoryReader {
 
     fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError> {
         Ok(locked(&self.committed).keys.clone())
+    }
+
+    fn paused(&mut self) -> Result<Option<Pause>, StoreError> {
+        Ok(locked(&self.committed).paused.clone())
     }
 
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError> {

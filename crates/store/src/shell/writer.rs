@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-use pombo_kernel::message::ClaimKey;
+use pombo_kernel::message::{ClaimKey, Draft};
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
 use pombo_kernel::time::{Clock, Span, Time};
 use tokio::sync::{oneshot, watch};
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
-use super::{Entropy, Job, Parked, TakeOver, Tell};
+use super::{Batch, Entropy, Job, Parked, TakeOver, Task};
 use crate::core::Core;
-use crate::{Claimed, NodeId, StoreError};
+use crate::{Accepted, Claimed, Conflict, NodeId, Settled, Settlement, StoreError};
 
 /// What one commit holds at most.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
@@ -24,6 +24,8 @@ const GROUP_JOBS: usize = 4096;
 const EXPIRE_AT_ONCE: usize = 1000;
 /// Looks at the clock at least this often, so that a stepped clock is noticed.
 const LONGEST_NAP: Span = Span::from_secs(1);
+/// How often a group is tried that meets others at the same place.
+const TRIES: usize = 10;
 const FIRST_RETRY: Span = Span::from_millis(250);
 const SLOWEST_RETRY: Span = Span::from_secs(5);
 
@@ -64,16 +66,96 @@ impl Failing {
     }
 }
 
-/// What a group of jobs wants told, and whether it was the last one.
-#[derive(Default)]
-struct Group {
-    tells: Vec<Tell>,
-    weight: usize,
-    jobs: usize,
+/// Jobs that share a commit, and what each of them found.
+struct Group<C> {
+    accepts: Many<Draft, Result<Accepted, Conflict>>,
+    settles: Many<Settlement, Settled>,
+    releases: Many<ClaimKey, Settled>,
+    tasks: Vec<Box<dyn Task<C>>>,
+    takeovers: Vec<(TakeOver, Vec<Claimed>)>,
     /// Claims that found something.
     claims: Vec<(Parked, Vec<Claimed>)>,
-    takeovers: Vec<(TakeOver, Vec<Claimed>)>,
     closing: Option<oneshot::Sender<Result<(), StoreError>>>,
+    weight: usize,
+    jobs: usize,
+}
+
+/// The items of several callers, and how many are whose.
+struct Many<I, O> {
+    items: Vec<I>,
+    found: Vec<O>,
+    callers: Vec<(usize, oneshot::Sender<Result<Vec<O>, StoreError>>)>,
+}
+
+impl<I, O> Many<I, O> {
+    const NONE: Many<I, O> = Many { items: Vec::new(), found: Vec::new(), callers: Vec::new() };
+
+    fn add(&mut self, mut batch: Batch<I, O>) {
+        self.callers.push((batch.items.len(), batch.answer));
+        if self.items.is_empty() {
+            self.items = batch.items;
+        } else {
+            self.items.append(&mut batch.items);
+        }
+    }
+
+    fn tell(&mut self, told: &Result<(), StoreError>) {
+        let mut found = self.found.drain(..);
+        for (count, answer) in self.callers.drain(..) {
+            let own = told.clone().map(|()| found.by_ref().take(count).collect());
+            let _ = answer.send(own);
+        }
+    }
+}
+
+impl<C: Core> Group<C> {
+    const fn new() -> Group<C> {
+        Group {
+            accepts: Many::NONE,
+            settles: Many::NONE,
+            releases: Many::NONE,
+            tasks: Vec::new(),
+            takeovers: Vec::new(),
+            claims: Vec::new(),
+            closing: None,
+            weight: 0,
+            jobs: 0,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.weight >= GROUP_BYTES || self.jobs >= GROUP_JOBS || self.closing.is_some()
+    }
+
+    /// Does what callers want, as far as the core; nobody is told yet.
+    fn run(&mut self, core: &mut C, now: Time) -> Result<(), StoreError> {
+        if !self.accepts.items.is_empty() {
+            self.accepts.found = core.accept_all(&self.accepts.items, now)?;
+        }
+        if !self.settles.items.is_empty() {
+            self.settles.found = core.settle_all(&self.settles.items, now)?;
+        }
+        if !self.releases.items.is_empty() {
+            self.releases.found = core.release_all(&self.releases.items, now)?;
+        }
+        for task in &mut self.tasks {
+            task.run(core, now)?;
+        }
+        for (asked, taken) in &mut self.takeovers {
+            *taken = core.take_over(asked.node, asked.max, now)?;
+        }
+        Ok(())
+    }
+
+    /// Tells callers what came of their work. Claims and take-overs are told apart.
+    fn tell(&mut self, told: &Result<(), StoreError>) {
+        self.accepts.tell(told);
+        self.settles.tell(told);
+        self.releases.tell(told);
+        for task in self.tasks.drain(..) {
+            task.tell(told.clone());
+        }
+    }
 }
 
 /// A message that was claimed in a group whose commit failed. If the commit was written all the same, the message
@@ -122,8 +204,19 @@ impl<C: Core> Writer<C> {
         if self.failing.as_ref().is_some_and(|failing| failing.is_over(now)) {
             self.recover(now);
         }
-        let mut group = Group::default();
-        let result = self.write(first, &mut group, now);
+        let mut group = Group::new();
+        self.gather(first, &mut group);
+        let result = match self.failure() {
+            // Told at once: there is nothing to wait for.
+            Some(failure) => {
+                group.tell(&Err(failure.clone()));
+                for (asked, _) in group.takeovers.drain(..) {
+                    let _ = asked.answer.send(Err(failure.clone()));
+                }
+                Ok(None)
+            }
+            None => self.write(&mut group, now).map(Some),
+        };
         self.backlog.fetch_sub(group.weight, Ordering::Relaxed);
         if let Ok(Some(position)) = &result {
             self.position.send_if_modified(|seen| std::mem::replace(seen, *position) != *position);
@@ -133,9 +226,7 @@ impl<C: Core> Writer<C> {
             self.failed(error.clone(), now);
         }
         self.tell_claims(&mut group, &told);
-        for tell in group.tells {
-            tell(told.clone());
-        }
+        group.tell(&told);
         match group.closing {
             _ if self.broken.borrow().is_some() => Flow::Broken,
             Some(answer) => Flow::Closed(answer, told),
@@ -145,7 +236,7 @@ impl<C: Core> Writer<C> {
 
     /// Hands out what was claimed, once that is durable. Otherwise the claims wait on, and whatever they had found
     /// is remembered: the commit may have been written all the same.
-    fn tell_claims(&mut self, group: &mut Group, told: &Result<(), StoreError>) {
+    fn tell_claims(&mut self, group: &mut Group<C>, told: &Result<(), StoreError>) {
         for (parked, claimed) in group.claims.drain(..) {
             match told {
                 Ok(()) => drop(parked.answer.send(Ok(claimed))),
@@ -180,54 +271,56 @@ impl<C: Core> Writer<C> {
         wake.map_or(LONGEST_NAP, |wake| wake.since(now).min(LONGEST_NAP))
     }
 
-    /// Does what is there to do and makes it durable. Nothing is told to anybody before.
-    fn write(
-        &mut self,
-        first: Option<Job<C>>,
-        group: &mut Group,
-        now: Time,
-    ) -> Result<Option<u64>, StoreError> {
+    /// Takes the jobs that are there, up to what one commit holds.
+    fn gather(&mut self, first: Option<Job<C>>, group: &mut Group<C>) {
         let mut next = first.or_else(|| self.inbox.try_recv().ok());
         while let Some(job) = next {
-            self.take(job, group, now)?;
-            let full = group.weight >= GROUP_BYTES || group.jobs >= GROUP_JOBS || group.closing.is_some();
-            next = if full { None } else { self.inbox.try_recv().ok() };
+            self.take(job, group);
+            next = if group.is_full() { None } else { self.inbox.try_recv().ok() };
         }
-        if self.failing.is_some() {
-            return Ok(None);
+    }
+
+    /// Does what is there to do and makes it durable. Nothing is told to anybody before.
+    fn write(&mut self, group: &mut Group<C>, now: Time) -> Result<u64, StoreError> {
+        let mut tries = 1;
+        loop {
+            let done = self.write_once(group, now);
+            match done {
+                Err(StoreError::Again(why)) if tries < TRIES => {
+                    debug!(why, tries, "the group begins anew");
+                    tries += 1;
+                    self.parked.extend(group.claims.drain(..).map(|(parked, _)| parked));
+                    self.core.reopen()?;
+                }
+                done => return done,
+            }
         }
+    }
+
+    fn write_once(&mut self, group: &mut Group<C>, now: Time) -> Result<u64, StoreError> {
+        self.core.look(now)?;
+        group.run(&mut self.core, now)?;
         if self.core.expire(EXPIRE_AT_ONCE, now)? < EXPIRE_AT_ONCE {
             self.serve_claims(group, now)?;
         }
         #[cfg(feature = "planted")]
         if planted::is(planted::Bug::AckBeforeCommit) {
-            group.tells.drain(..).for_each(|tell| tell(Ok(())));
+            group.tell(&Ok(()));
         }
-        self.core.commit(now, &(self.entropy)()).map(Some)
+        self.core.commit(now, &(self.entropy)())
     }
 
-    fn take(&mut self, job: Job<C>, group: &mut Group, now: Time) -> Result<(), StoreError> {
+    fn take(&mut self, job: Job<C>, group: &mut Group<C>) {
         group.jobs += 1;
         match job {
-            Job::Work { weight, work } => {
+            Job::Accept { weight, batch } => {
                 group.weight += weight;
-                if let Some(failure) = self.failure() {
-                    group.tells.push(work(Err(failure), now).1);
-                    return Ok(());
-                }
-                let (done, tell) = work(Ok(&mut self.core), now);
-                group.tells.push(tell);
-                done?;
+                group.accepts.add(batch);
             }
-            Job::TakeOver(asked) => {
-                if let Some(failure) = self.failure() {
-                    let _ = asked.answer.send(Err(failure));
-                    return Ok(());
-                }
-                let taken = self.core.take_over(asked.node, asked.max, now);
-                group.takeovers.push((asked, taken.clone().unwrap_or_default()));
-                taken?;
-            }
+            Job::Settle(batch) => group.settles.add(batch),
+            Job::Release(batch) => group.releases.add(batch),
+            Job::Work(task) => group.tasks.push(task),
+            Job::TakeOver(asked) => group.takeovers.push((asked, Vec::new())),
             Job::Claim(parked) if self.stopped.contains(&parked.ask.node) => {
                 let _ = parked.answer.send(Ok(Vec::new()));
             }
@@ -242,9 +335,9 @@ impl<C: Core> Writer<C> {
                 }
                 let _ = answer.send(Ok(()));
             }
+            Job::Nudge => self.core.nudge(),
             Job::Close(answer) => group.closing = Some(answer),
         }
-        Ok(())
     }
 
     /// Why nothing can be written now, if nothing can.
@@ -254,7 +347,7 @@ impl<C: Core> Writer<C> {
         Some(failure.unwrap_or_else(|| StoreError::Unavailable("it is being reopened".into())))
     }
 
-    fn serve_claims(&mut self, group: &mut Group, now: Time) -> Result<(), StoreError> {
+    fn serve_claims(&mut self, group: &mut Group<C>, now: Time) -> Result<(), StoreError> {
         for _ in 0..self.parked.len() {
             let Some(parked) = self.parked.pop_front().filter(|parked| !parked.answer.is_closed()) else {
                 continue;
@@ -322,7 +415,11 @@ impl<C: Core> Writer<C> {
         }
         for job in self.inbox.try_iter() {
             match job {
-                Job::Work { work, .. } => work(Err(error.clone()), Time::default()).1(Err(error.clone())),
+                Job::Accept { batch, .. } => drop(batch.answer.send(Err(error.clone()))),
+                Job::Settle(batch) => drop(batch.answer.send(Err(error.clone()))),
+                Job::Release(batch) => drop(batch.answer.send(Err(error.clone()))),
+                Job::Work(task) => task.tell(Err(error.clone())),
+                Job::Nudge => {}
                 Job::TakeOver(asked) => drop(asked.answer.send(Err(error.clone()))),
                 Job::Claim(parked) => drop(parked.answer.send(Err(error.clone()))),
                 Job::StopClaims(_, answer) | Job::Close(answer) => drop(answer.send(Err(error.clone()))),

@@ -12,11 +12,12 @@ use pombo_kernel::time::Time;
 use pombo_kernel::turns::BITE;
 use rusqlite::params;
 
-use super::board::{Alone, Fresh, Front, QueueId, TRIED, rank, rank_of};
+use crate::board::{Alone, Fresh, Front, Held, QueueId, TRIED, rank, rank_of};
 use super::{Sqlite, rows, sql};
 use crate::traffic::places;
 use crate::transition;
-use crate::{Ask, Claimed, NodeId, Place, Settled, StoreError};
+use crate::walls::Walls;
+use crate::{Ask, Claimed, NodeId, Settled, StoreError};
 
 #[derive(Debug, Default)]
 pub(super) struct Claims {
@@ -30,20 +31,6 @@ pub(super) struct Claims {
 
 /// A node that never lives.
 const NOBODY: NodeId = NodeId(i64::MIN);
-
-/// A message that is being sent.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub(super) claim: ClaimId,
-    pub(super) node: NodeId,
-    pub(super) at: Time,
-    /// When it was due, which is where it goes back to if it is released.
-    pub(super) due: Time,
-    pub(super) message: Arc<Message>,
-    pub(super) progress: Progress,
-    /// The holds that it probes.
-    pub(super) probes: Vec<Place>,
-}
 
 /// Whether a rank's messages were tried before, and if so, whether the destination's budget covers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,6 +278,9 @@ impl Sqlite {
         max: usize,
         now: Time,
     ) -> Result<Vec<Claimed>, StoreError> {
+        if self.board.paused {
+            return Ok(Vec::new());
+        }
         let alive = |node: &NodeId| self.claims.leases.get(node).is_some_and(|until| *until > now);
         let mut lost: Vec<Held> =
             self.claims.held.values().filter(|held| !alive(&held.node)).cloned().collect();

@@ -12,8 +12,15 @@ use crate::StoreError;
 /// Each entry brings the schema from its index to the next number.
 const MIGRATIONS: [&str; 3] = [sql!("migrations/0001"), sql!("migrations/0002"), sql!("migrations/0003")];
 
+/// The schema that this version works with.
+pub(super) const SCHEMA: u32 = 3;
+const _: () = assert!(SCHEMA as usize == MIGRATIONS.len());
+
+/// The file's name in its folder.
+pub(super) const NAME: &str = "pombo.db";
+
 /// Marks the file as Pombo's: "Pmbo".
-const APPLICATION_ID: i32 = 0x506d_626f;
+pub(super) const APPLICATION_ID: i32 = 0x506d_626f;
 
 /// The first SQLite without a rare corruption at a WAL checkpoint.
 const SQLITE_MIN: i32 = 3_051_003;
@@ -23,8 +30,19 @@ pub(super) struct File {
     pub(super) db: Connection,
     path: PathBuf,
     writing: bool,
-    /// Held for as long as the process owns the folder.
-    _lock: LockFile,
+    /// Held for as long as the process owns the folder, and let go after the connection.
+    _lock: Lock,
+}
+
+/// A folder that is ours. It is given up in so many words: a child that another thread is starting just then has the
+/// file as well, for a moment, and would keep it locked.
+#[derive(Debug)]
+pub(super) struct Lock(LockFile);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 impl File {
@@ -32,27 +50,14 @@ impl File {
         if rusqlite::version_number() < SQLITE_MIN {
             return Err(StoreError::Unavailable(format!("SQLite {} is too old", rusqlite::version())));
         }
-        let unavailable = |what: &str, error: &dyn std::fmt::Display| {
-            StoreError::Unavailable(format!("{what} {}: {error}", folder.display()))
-        };
-        make_folder(folder).map_err(|error| unavailable("cannot make the folder", &error))?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(folder.join("pombo.lock"))
-            .map_err(|error| unavailable("cannot write in", &error))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(StoreError::Unavailable(format!(
-                    "another Pombo process is using {}; stop it first, or choose another folder with --data",
-                    folder.display()
-                )));
-            }
-            Err(TryLockError::Error(error)) => return Err(unavailable("cannot lock", &error)),
-        }
-        let path = folder.join("pombo.db");
+        make_folder(folder).map_err(|error| unavailable(folder, "cannot make the folder", &error))?;
+        let lock = lock(folder)?.ok_or_else(|| {
+            StoreError::Unavailable(format!(
+                "another Pombo process is using {}; stop it first, or choose another folder with --data",
+                folder.display()
+            ))
+        })?;
+        let path = folder.join(NAME);
         let mut db = connect(&path)?;
         migrate(&mut db, fresh_secret)?;
         Ok(File { db, path, writing: false, _lock: lock })
@@ -64,8 +69,7 @@ impl File {
 
     /// The key of this store's recipient hashes.
     pub(super) fn secret(&self) -> Result<[u8; 32], StoreError> {
-        let secret: Vec<u8> = self.db.query_row(sql!("meta_get"), ["secret"], |row| row.get(0))?;
-        secret.try_into().map_err(|_| StoreError::Broken("the store's secret has a wrong length".into()))
+        secret(&self.db)
     }
 
     pub(super) fn writing(&self) -> bool {
@@ -96,8 +100,32 @@ impl File {
     }
 }
 
+fn unavailable(folder: &Path, what: &str, error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::Unavailable(format!("{what} {}: {error}", folder.display()))
+}
+
+/// Owns the folder for as long as it is kept; nothing if another process does.
+pub(super) fn lock(folder: &Path) -> Result<Option<Lock>, StoreError> {
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(folder.join("pombo.lock"))
+        .map_err(|error| unavailable(folder, "cannot write in", &error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(Lock(lock))),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(unavailable(folder, "cannot lock", &error)),
+    }
+}
+
+pub(super) fn secret(db: &Connection) -> Result<[u8; 32], StoreError> {
+    let secret: Vec<u8> = db.query_row(sql!("meta_get"), ["secret"], |row| row.get(0))?;
+    secret.try_into().map_err(|_| StoreError::Broken("the store's secret has a wrong length".into()))
+}
+
 /// Makes the folder, if need be, for nobody else to look into: it will hold what people write to each other.
-fn make_folder(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -105,7 +133,7 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
-fn connect(path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     let db = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,

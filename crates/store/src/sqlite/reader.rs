@@ -9,17 +9,16 @@ use pombo_kernel::delivery::LastWord;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Progress, State, StateName};
 use pombo_kernel::name::{TemplateName, Tenant};
-use pombo_kernel::time::Time;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
-use super::board::rank;
+use crate::board::rank;
 use super::rows::{self, Step, Stored};
-use super::{keyed_hash, sql, templates};
+use super::{keyed_hash, moving, sql, templates};
 use crate::audit::{self, Record, Tip, Verified};
 use crate::core::Reading;
 use crate::{
-    ApiKey, Counted, Filter, Line, PAGE_SCAN, Page, Place, StoreError, Story, Tally, TemplateVersion,
+    ApiKey, Counted, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion,
 };
 
 /// Audit blocks checked in one read.
@@ -98,7 +97,7 @@ impl Reader {
         }
         Ok(Some(Line {
             delivery: self.delivery(key, &state)?,
-            updated_at: updated(&stored, &state, last.as_ref()),
+            updated_at: stored.updated_at(&state, last.as_ref()),
             progress: last.map_or(Progress::default(), |step| step.progress),
             message: Arc::new(stored.message),
             state,
@@ -150,13 +149,6 @@ struct Candidates {
     more: bool,
 }
 
-fn updated(stored: &Stored, state: &State, last: Option<&Step>) -> Time {
-    match state {
-        State::Sending { since, .. } => *since,
-        _ => last.map_or(stored.message.created_at(), |step| step.finished_at),
-    }
-}
-
 impl Reading for Reader {
     fn story(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Story>, StoreError> {
         self.at_once(|reader| {
@@ -167,7 +159,7 @@ impl Reading for Reader {
             let state = reader.state(&stored, steps.last())?;
             Ok(Some(Story {
                 delivery: reader.delivery(id.key(), &state)?,
-                updated_at: updated(&stored, &state, steps.last()),
+                updated_at: stored.updated_at(&state, steps.last()),
                 progress: steps.last().map_or(Progress::default(), |step| step.progress),
                 attempts: steps.into_iter().filter_map(Step::attempt).collect(),
                 message: Arc::new(stored.message),
@@ -269,6 +261,10 @@ impl Reading for Reader {
 
     fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError> {
         rows::keys(&self.db)
+    }
+
+    fn paused(&mut self) -> Result<Option<Pause>, StoreError> {
+        moving::paused(&self.db)
     }
 
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError> {

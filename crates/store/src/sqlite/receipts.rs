@@ -10,6 +10,7 @@ use rusqlite::params;
 
 use super::{Sqlite, keyed_hash, rows, sql};
 use crate::transition;
+use crate::walls::Walls;
 use crate::{Counted, Reported, StoreError};
 
 impl Sqlite {

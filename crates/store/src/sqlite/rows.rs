@@ -5,30 +5,23 @@ use std::sync::Arc;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::{Delivery, LastWord};
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::lifecycle;
-use pombo_kernel::message::{
-    Actor, Attempt, AttemptFailure, AttemptOutcome, Body, ClaimId, FailureReason, Message, Priority,
-    Progress, QueueName, State, StateName,
-};
-use pombo_kernel::reply::Receipt;
+use pombo_kernel::message::{Body, ClaimId, FailureReason, Message, Priority, Progress, QueueName};
 use pombo_kernel::time::{Span, Time};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::board::QueueId;
 use super::sql;
 use crate::audit::{Block as AuditBlock, Tip};
+use crate::board::QueueId;
+pub(super) use crate::rows::{
+    CANCELLED, EXPIRED, Ending, MEMBER, Step, Stored, body, json, members, push_member,
+};
 use crate::{ApiKey, NodeId, Place, StoreError};
 
 /// A value in a row that cannot be: the file is not what we wrote.
 fn broken(column: usize, what: impl std::fmt::Display) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, what.to_string().into())
-}
-
-pub(super) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|error| StoreError::Broken(error.to_string()))
 }
 
 pub(super) fn parsed<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
@@ -66,12 +59,6 @@ fn queue_name(row: &Row<'_>, first: usize) -> rusqlite::Result<QueueName> {
     })
 }
 
-/// The body as it is stored: what has a column of its own is left out.
-pub(super) fn body(body: &Body) -> Result<Vec<u8>, StoreError> {
-    let bare = Body { kind: None, template: None, reference: None, ..body.clone() };
-    serde_json::to_vec(&bare).map_err(|error| StoreError::Broken(error.to_string()))
-}
-
 /// A message from columns `first`..: key, nonce, priority, send_at, expires_at, ordering_key, type, template,
 /// reference, body.
 pub(super) fn message(row: &Row<'_>, first: usize, queue: Arc<QueueName>) -> rusqlite::Result<Message> {
@@ -93,15 +80,6 @@ pub(super) fn message(row: &Row<'_>, first: usize, queue: Arc<QueueName>) -> rus
     })
 }
 
-/// A message with what the store knows of it besides.
-#[derive(Debug)]
-pub(super) struct Stored {
-    pub(super) message: Message,
-    pub(super) queue: QueueId,
-    /// Of the first attempt.
-    pub(super) due: Time,
-}
-
 pub(super) fn stored(db: &Connection, key: MessageKey) -> Result<Option<Stored>, StoreError> {
     let mut statement = db.prepare_cached(sql!("message_get"))?;
     let read = |row: &Row<'_>| {
@@ -112,35 +90,6 @@ pub(super) fn stored(db: &Connection, key: MessageKey) -> Result<Option<Stored>,
         })
     };
     Ok(statement.query_row([key.0], read).optional()?)
-}
-
-pub(super) const CANCELLED: u8 = 10;
-pub(super) const EXPIRED: u8 = 11;
-const DISCARDED: u8 = 12;
-
-/// How a waiting message ends without an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    Cancelled(Actor),
-    Expired,
-}
-
-/// One row of a message's history.
-#[derive(Debug)]
-pub(super) struct Step {
-    outcome: u8,
-    number: u16,
-    pub(super) progress: Progress,
-    started_at: Time,
-    pub(super) finished_at: Time,
-    reason: Option<FailureReason>,
-    pub(super) next_due: Option<Time>,
-    delay: Option<Span>,
-    pub(super) failure: Option<AttemptFailure>,
-    receipt: Option<Receipt>,
-    explanation: Option<String>,
-    actor: Option<String>,
-    policy: Option<String>,
 }
 
 pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<Step> {
@@ -168,45 +117,6 @@ pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<Step> {
         actor: row.get(14)?,
         policy: row.get(15)?,
     })
-}
-
-impl Step {
-    /// The state in which this step left the message for good, if it did.
-    pub(super) fn ending(&self) -> Option<StateName> {
-        self.state().map(|state| state.name())
-    }
-
-    pub(super) fn state(&self) -> Option<State> {
-        let at = self.finished_at;
-        let by = || Actor(self.actor.clone().unwrap_or_default());
-        match (self.outcome, AttemptOutcome::from_code(self.outcome)) {
-            (_, Some(AttemptOutcome::Sent)) => {
-                Some(State::Sent { at, receipt: self.receipt.clone().unwrap_or_default() })
-            }
-            (_, Some(AttemptOutcome::Failed)) | (EXPIRED, _) => {
-                Some(State::Failed { at, reason: self.reason.unwrap_or(FailureReason::PermanentError) })
-            }
-            (CANCELLED, _) => Some(State::Cancelled { at, by: by() }),
-            (DISCARDED, _) => Some(State::Discarded { at, by: by() }),
-            _ => None,
-        }
-    }
-
-    /// The attempt that this step was, if it was one.
-    pub(super) fn attempt(self) -> Option<Attempt> {
-        let outcome = AttemptOutcome::from_code(self.outcome)?;
-        Some(Attempt {
-            round: self.progress.round,
-            number: self.number,
-            started_at: self.started_at,
-            finished_at: self.finished_at,
-            outcome,
-            failure: self.failure,
-            next_delay: self.delay,
-            explanation: self.explanation.unwrap_or_else(|| lifecycle::accepted(self.number)),
-            policy: self.policy,
-        })
-    }
 }
 
 pub(super) fn all<T>(
@@ -312,22 +222,5 @@ type JournalRow = (ClaimId, NodeId, Time, Vec<u8>);
 pub(super) fn journal(db: &Connection) -> Result<Vec<JournalRow>, StoreError> {
     all(db, sql!("claim_all"), [], |row| {
         Ok((ClaimId(row.get(0)?), NodeId(row.get(1)?), time(row, 2)?, row.get(3)?))
-    })
-}
-
-/// Bytes of one member in a journal row: key, due, steps.
-pub(super) const MEMBER: usize = 20;
-
-pub(super) fn push_member(members: &mut Vec<u8>, key: MessageKey, due: Time, steps: u32) {
-    members.extend(key.0.to_le_bytes());
-    members.extend(due.millis().to_le_bytes());
-    members.extend(steps.to_le_bytes());
-}
-
-pub(super) fn members(bytes: &[u8]) -> impl Iterator<Item = (MessageKey, Time, u32)> {
-    let number = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap_or_default());
-    bytes.chunks_exact(MEMBER).map(move |member| {
-        let steps = u32::from_le_bytes([member[16], member[17], member[18], member[19]]);
-        (MessageKey(number(&member[..8])), Time::from_millis(number(&member[8..16])), steps)
     })
 }

@@ -1,6 +1,5 @@
 //! The ends of things: settlements, cancellations, deadlines, and the turn of the next in an order.
 
-use pombo_kernel::block::{Block, BlockChange, BlockKind};
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle::{self, Next};
 use pombo_kernel::message::{Actor, FailureReason, Message, Progress};
@@ -10,12 +9,13 @@ use pombo_kernel::planted;
 use pombo_kernel::time::{Span, Time};
 use rusqlite::params;
 
-use super::board::rank;
+use crate::board::rank;
 use super::rows::{Ending, Stored};
 use super::{Order, Sqlite, rows, sql};
-use crate::traffic::{at, places};
+use crate::traffic::places;
 use crate::transition;
-use crate::{Cancelled, Counted, Place, Settled, Settlement, StoreError, Vitals};
+use crate::walls::Walls;
+use crate::{Cancelled, Counted, Settled, Settlement, StoreError};
 
 /// A row of `history`, to be written.
 struct Row<'a> {
@@ -121,67 +121,6 @@ impl Sqlite {
         self.change_block(&places, settlement.block, now)?;
         self.take_pulse(&places, &settlement.vitals, key, now)?;
         Ok(Settled::Done)
-    }
-
-    /// Takes into account how the destination was found; one that counts as down is blocked.
-    pub(super) fn take_pulse(
-        &mut self,
-        places: &[Place; 2],
-        vitals: &Vitals,
-        witness: MessageKey,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        let place = at(places, vitals.scope);
-        let block = self.board.blocks.get(place);
-        let Some(why) = self.board.traffic.note(place, block, vitals, witness, now) else { return Ok(()) };
-        if self.board.blocks.get(place).is_some_and(|block| block.kind.is_probed()) {
-            return Ok(());
-        }
-        self.put_block(place, Block::breaker(why, &vitals.limits, now), now)
-    }
-
-    /// Puts a block of the engine's in front of a place. What the place took before is noted, for when it is over.
-    fn put_block(&mut self, place: &Place, block: Block, now: Time) -> Result<(), StoreError> {
-        let before = self.board.blocks.get(place).map(|block| block.kind);
-        let steady = self.board.traffic.steady(place, now);
-        let block = self.set_block(place, block.remembering(steady, now), now)?;
-        if before.is_none_or(|before| before != block.kind && block.kind.is_probed()) {
-            self.record(transition::blocked(place, &block, &Actor::engine(), now));
-        }
-        Ok(())
-    }
-
-    pub(super) fn change_block(
-        &mut self,
-        places: &[Place; 2],
-        change: BlockChange,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        match change {
-            BlockChange::Keep => return Ok(()),
-            BlockChange::Set(scope, block) => return self.put_block(at(places, scope), block, now),
-            _ => {}
-        }
-        for place in places {
-            let block = self.board.blocks.get(place).filter(|block| block.kind.is_probed()).cloned();
-            let Some(block) = block else { continue };
-            match (&change, block.kind) {
-                (BlockChange::Renew(reason), _) => {
-                    self.set_block(place, block.renewed(reason.clone(), now), now)?;
-                }
-                (BlockChange::Lift, _) | (BlockChange::Ready, BlockKind::Hold) => {
-                    self.lift_block(place, &Actor::engine(), now)?;
-                    self.board.traffic.forget(place);
-                    self.set_block(place, block.ramp(now), now)?;
-                }
-                (BlockChange::Ready | BlockChange::Reached, BlockKind::Breaker) => {
-                    // Not by merging, which never shortens a wait.
-                    self.replace_block(place, block.probed_now(now), now)?;
-                }
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     /// What every end of a message has in common: its deadline is void, and the next of its order goes.

@@ -11,6 +11,7 @@ use pombo_kernel::time::Time;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Sqlite, rows, sql};
+use crate::walls::Walls;
 use crate::{Put, Repeat, StoreError, TemplateVersion, transition};
 
 impl Sqlite {

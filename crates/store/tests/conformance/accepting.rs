@@ -146,6 +146,7 @@ fn ids_rise_when_the_clock_steps_back(w: &mut World<impl Fresh>) {
 // REQ ML-1
 fn every_field_comes_back_as_it_was_given(w: &mut World<impl Fresh>) {
     let given = Draft {
+        id: None,
         queue: QueueName {
             tenant: "acme".parse().unwrap(),
             lane: "bulk".parse().unwrap(),

@@ -9,6 +9,7 @@ use pombo_store::{Place, Settled};
 use crate::world::*;
 
 on_every_store! {
+    a_probe_that_outlives_a_reopening_ends_as_any_other,
     a_hold_stops_its_destination_only,
     a_hold_on_a_channel_stops_all_of_it_and_nothing_else,
     a_hold_lets_one_message_probe_over_all_queues_and_lanes,
@@ -147,6 +148,19 @@ fn a_failed_probe_puts_the_next_one_off(w: &mut World<impl Fresh>) {
     w.settle(&probe, End::Held(Scope::Destination));
     let since = w.blocks()[0].1.since;
     assert_eq!(since, START);
+    w.pass(secs(59));
+    assert_eq!(w.claim(10), []);
+    w.pass(secs(1));
+    assert_eq!(failed(&w.claim_one()), Some(1));
+}
+
+fn a_probe_that_outlives_a_reopening_ends_as_any_other(w: &mut World<impl Fresh>) {
+    hold(w, draft(), Scope::Destination);
+    w.accept(draft());
+    w.pass(secs(30));
+    let probe = w.claim_one();
+    w.reopen();
+    w.settle(&probe, End::Held(Scope::Destination));
     w.pass(secs(59));
     assert_eq!(w.claim(10), []);
     w.pass(secs(1));

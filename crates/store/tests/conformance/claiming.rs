@@ -1,7 +1,6 @@
 //! Claiming: exclusive, in order, by fair turns.
 
-use pombo_kernel::message::{ClaimId, Draft, Priority, Progress, QueueName, State, StateName};
-use pombo_store::core::Reading;
+use pombo_kernel::message::{Draft, Priority, Progress, QueueName, State, StateName};
 use pombo_store::{Claimed, Settled};
 
 use crate::world::*;
@@ -29,7 +28,6 @@ on_every_store! {
     urgent_work_gets_more_turns_and_not_all,
     campaigns_tenants_and_destinations_are_queues_of_their_own,
     one_call_is_one_claim_and_no_claim_id_comes_twice,
-    a_claim_id_is_the_position_of_its_first_record,
     progress_comes_with_the_claim,
     next_due_is_the_earliest_of_the_lane,
     next_due_is_in_the_past_or_now_if_something_waits,
@@ -230,16 +228,6 @@ fn one_call_is_one_claim_and_no_claim_id_comes_twice(w: &mut World<impl Fresh>) 
         w.release(claimed.key);
     }
     assert!(seen.is_sorted());
-}
-
-fn a_claim_id_is_the_position_of_its_first_record(w: &mut World<impl Fresh>) {
-    w.accept_all([draft(), draft(), draft()]);
-    let now = w.now;
-    w.core.accept(draft(), now).unwrap().unwrap();
-    let taken = w.claim(2);
-    assert_eq!(taken[0].key.claim, ClaimId(4));
-    let (_, record) = w.read().audit(4, 1).unwrap().remove(0);
-    assert_eq!(record.message, Some(taken[0].message.id));
 }
 
 // REQ ML-10

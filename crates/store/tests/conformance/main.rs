@@ -11,6 +11,9 @@ macro_rules! on_every_store {
         mod sqlite {
             $(#[test] fn $case() { super::$case(&mut crate::world::World::<pombo_store::sqlite::Sqlite>::new()); })+
         }
+        mod postgres {
+            $(#[test] fn $case() { super::$case(&mut crate::world::World::<pombo_store::postgres::Postgres>::new()); })+
+        }
     };
 }
 
@@ -26,6 +29,7 @@ mod embedded;
 mod expiring;
 mod ordering;
 mod paging;
+mod pausing;
 mod reporting;
 mod settling;
 mod taking_over;

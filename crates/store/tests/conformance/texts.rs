@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pombo_kernel::block::Block;
 use pombo_kernel::classify::Verdict;
+use pombo_kernel::dice::Dice;
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{Actor, Body, Draft, FailureReason, Json, State};
 use pombo_kernel::reply::Receipt;
@@ -44,6 +45,9 @@ fn hostile() -> Vec<String> {
     .map(String::from)
     .into();
     texts.push("x".repeat(200_000));
+    // Compression makes this no smaller.
+    let mut dice = Dice::seeded(3);
+    texts.push((0..20_000).filter_map(|_| char::from_u32(u32::try_from(dice.below(0x800)).unwrap())).collect());
     texts.push("ã\0".repeat(50_000));
     texts
 }

@@ -1,7 +1,6 @@
 //! A store, a time, and the few words in which the cases speak.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pombo_kernel::backoff::Wait;
 use pombo_kernel::block::{Block, BlockChange, Gate};
@@ -19,27 +18,65 @@ use pombo_kernel::time::{Span, Time};
 use pombo_store::audit::{Event, Record};
 use pombo_store::core::{Core, Reading};
 use pombo_store::memory::Memory;
+use pombo_store::postgres::{Postgres, Sealing, Target};
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
     Accepted, Ask, Cancelled, Claimed, Conflict, Counted, Filter, Line, NodeId, Place, Repeat, Settled,
     Settlement, Story, Vitals,
 };
+use pombo_testbed::{Cluster, Database};
 
 /// A store that the suite can make.
 pub(crate) trait Fresh: Core + Sized {
-    fn fresh(folder: &Path, dice: Dice) -> Self;
-}
-
-impl Fresh for Memory {
-    fn fresh(_: &Path, dice: Dice) -> Memory {
+    /// Where it lives; goes when this is dropped.
+    type Home;
+    fn fresh(dice: Dice) -> (Self, Self::Home);
+    /// What it should answer like.
+    fn model(dice: Dice) -> Memory {
         Memory::new(dice)
     }
 }
 
-impl Fresh for Sqlite {
-    fn fresh(folder: &Path, dice: Dice) -> Sqlite {
-        Sqlite::open(folder, dice, &[7; 32]).unwrap()
+impl Fresh for Memory {
+    type Home = ();
+    fn fresh(dice: Dice) -> (Memory, ()) {
+        (Memory::new(dice), ())
     }
+}
+
+impl Fresh for Sqlite {
+    type Home = tempfile::TempDir;
+    fn fresh(dice: Dice) -> (Sqlite, tempfile::TempDir) {
+        let folder = folder();
+        (Sqlite::open(folder.path(), dice, &[7; 32]).unwrap(), folder)
+    }
+}
+
+impl Fresh for Postgres {
+    type Home = Database;
+    fn fresh(dice: Dice) -> (Postgres, Database) {
+        let database = migrated();
+        (opened(&database, dice), database)
+    }
+    fn model(dice: Dice) -> Memory {
+        Memory::shared(dice)
+    }
+}
+
+fn opened(database: &Database, dice: Dice) -> Postgres {
+    let target = Target::parse(database.url()).unwrap();
+    Postgres::open(&target, dice, &[7; 32], Sealing::AtCommit).unwrap()
+}
+
+/// A database that has the schema: a copy of one that got it, since that takes longer.
+pub(crate) fn migrated() -> Database {
+    static TEMPLATE: OnceLock<Database> = OnceLock::new();
+    let template = TEMPLATE.get_or_init(|| {
+        let database = Cluster::shared().database();
+        drop(opened(&database, Dice::seeded(0)));
+        database
+    });
+    Cluster::shared().database_from(template)
 }
 
 /// When every case starts.
@@ -49,20 +86,19 @@ pub(crate) const ONE: NodeId = NodeId(1);
 pub(crate) const TWO: NodeId = NodeId(2);
 
 /// A store and what time it is. Each verb commits, unless it says otherwise.
-pub(crate) struct World<C: Core> {
-    // Before the folder, so that it is closed first.
+pub(crate) struct World<C: Fresh> {
+    // Before its home, so that it is closed first.
     pub(crate) core: C,
     pub(crate) now: Time,
     reader: C::Reader,
     commits: u64,
-    _folder: tempfile::TempDir,
+    _home: C::Home,
 }
 
 impl<C: Fresh> World<C> {
     pub(crate) fn new() -> World<C> {
-        let folder = folder();
-        let core = C::fresh(folder.path(), Dice::seeded(11));
-        World { reader: core.reader().unwrap(), core, now: START, commits: 0, _folder: folder }
+        let (core, home) = C::fresh(Dice::seeded(11));
+        World { reader: core.reader().unwrap(), core, now: START, commits: 0, _home: home }
     }
 
     pub(crate) fn pass(&mut self, span: Span) {
@@ -356,6 +392,7 @@ pub(crate) fn failure(verdict: Verdict) -> AttemptFailure {
 
 pub(crate) fn draft() -> Draft {
     Draft {
+        id: None,
         queue: queue("crm", "crm.example"),
         priority: Priority::default(),
         send_at: None,

@@ -24,7 +24,7 @@ pub(crate) async fn ready(door: Door) -> Result<Response, Problem> {
         return Err(Problem::shutting_down());
     }
     let unready = |detail: Cow<'static, str>| {
-        let hint = "look at the disk of the data folder and at the server's log";
+        let hint = "look at the disk of the data folder, or at the database, and at the server's log";
         Err(Problem::new(Code::StoreUnavailable, detail, hint))
     };
     if door.store().broken().borrow().is_some() {
@@ -37,8 +37,13 @@ pub(crate) async fn ready(door: Door) -> Result<Response, Problem> {
         }
         other => other?,
     }
-    match tokio::time::timeout(STORE_PATIENCE, door.store().keys()).await {
-        Ok(Ok(_)) => Ok(view::answer(StatusCode::OK, b"{\"status\":\"ready\"}".to_vec())),
+    // A store that is paused takes messages in all the same. Why it is stays with those who have a key.
+    match tokio::time::timeout(STORE_PATIENCE, door.store().paused()).await {
+        Ok(Ok(None)) => Ok(view::answer(StatusCode::OK, b"{\"status\":\"ready\"}".to_vec())),
+        Ok(Ok(Some(_))) => {
+            let said = b"{\"status\":\"ready\",\"sending\":\"paused\"}";
+            Ok(view::answer(StatusCode::OK, said.to_vec()))
+        }
         Ok(Err(error)) => Err(error.into()),
         Err(_) => unready("the store does not answer".into()),
     }

@@ -6,6 +6,7 @@ use axum::response::Response;
 use pombo_store::Counted;
 use serde::{Serialize, Serializer};
 
+use super::store::PauseView;
 use crate::problem::Problem;
 use crate::route::Call;
 use crate::view;
@@ -45,8 +46,11 @@ pub(crate) async fn stats(call: Call) -> Result<Response, Problem> {
     struct Document {
         total: Counts,
         channels: BTreeMap<String, Counts>,
+        /// Why nothing is sent, if nothing is.
+        paused: Option<PauseView>,
     }
-    let mut document = Document { total: Counts::default(), channels: BTreeMap::new() };
+    let paused = call.door.store().paused().await?.map(PauseView::from);
+    let mut document = Document { total: Counts::default(), channels: BTreeMap::new(), paused };
     for tally in call.door.store().tallies().await? {
         if tally.tenant == call.caller.tenant {
             document.total.add(tally.what, tally.count);

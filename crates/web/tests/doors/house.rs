@@ -25,8 +25,8 @@ use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::memory::Memory;
 use pombo_store::shell::Shell;
 use pombo_store::{
-    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Place, Put,
-    Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion, audit,
+    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Pause, Place,
+    Put, Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion, audit,
 };
 use pombo_web::{Door, Patience, Role, digest, router};
 use serde_json::{Value, json};
@@ -128,6 +128,15 @@ impl Store for Moody {
     }
     fn blocks(&self) -> Answer<'_, Vec<(Place, Block)>> {
         self.or(|store| store.blocks())
+    }
+    fn pause(&self, why: String, by: Actor) -> Answer<'_, ()> {
+        self.or(|store| store.pause(why, by))
+    }
+    fn resume(&self, by: Actor) -> Answer<'_, bool> {
+        self.or(|store| store.resume(by))
+    }
+    fn paused(&self) -> Answer<'_, Option<Pause>> {
+        self.or(|store| store.paused())
     }
     fn put_template(
         &self,

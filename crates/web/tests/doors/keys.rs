@@ -32,6 +32,9 @@ const MATRIX: &[(&str, &str, &str)] = &[
     ("POST", "/v1/receipts/{channel}", "its provider"),
     ("POST", "/v1/receipts/{channel}/{event}", "its provider"),
     ("GET", "/v1/stats", "viewer operator admin"),
+    ("GET", "/v1/store", "viewer operator admin"),
+    ("POST", "/v1/store/pause", "admin"),
+    ("POST", "/v1/store/resume", "admin"),
 ];
 
 fn concrete(path: &str, id: &str) -> String {

@@ -156,3 +156,22 @@ async fn counts_are_summed_by_channel() {
     assert_eq!(stats["channels"]["null"]["cancelled"], 1);
     assert_eq!(stats["channels"]["null"]["waiting"], 0);
 }
+
+#[tokio::test] // fault 13
+async fn an_administrator_pauses_all_sending_and_lets_it_go_on() {
+    let house = House::new().await;
+    assert_eq!(house.get("/v1/store").await.json(), json!({"paused": null}));
+    assert_eq!(house.get("/readyz").await.json(), json!({"status": "ready"}));
+    let unexplained = house.call("POST", "/v1/store/pause", "{}").await;
+    assert_eq!((unexplained.code(), unexplained.json()["errors"][0]["field"].clone()), ("INVALID_FIELD".into(), json!("reason")));
+    let paused = house.post("/v1/store/pause", &json!({"reason": "restored"})).await.json();
+    assert_eq!((&paused["paused"]["reason"], &paused["paused"]["since"]), (&json!("restored"), &json!(NOW.to_string())));
+    assert!(paused["paused"]["hint"].as_str().unwrap().contains("pombo store resume"), "{paused}");
+    assert_eq!(house.get("/v1/stats").await.json()["paused"], paused["paused"]);
+    assert_eq!(house.get("/readyz").await.json(), json!({"status": "ready", "sending": "paused"}));
+    assert_eq!(house.post("/v1/messages", &message(&json!({}))).await.status, StatusCode::ACCEPTED);
+    for _ in 0..2 {
+        let resumed = house.call("POST", "/v1/store/resume", Body::empty()).await;
+        assert_eq!((resumed.status, resumed.json()), (StatusCode::OK, json!({"paused": null})));
+    }
+}

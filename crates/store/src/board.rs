@@ -7,57 +7,80 @@ use std::sync::Arc;
 
 use pombo_kernel::block::{Block, Gate, Probe, probe_of};
 use pombo_kernel::id::MessageKey;
-use pombo_kernel::message::{Message, Priority, QueueName};
+use pombo_kernel::message::{ClaimId, Message, Priority, Progress, QueueName};
 use pombo_kernel::name::LaneName;
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
 use pombo_kernel::time::Time;
 use pombo_kernel::turns::{BITE, Pass};
 
-use crate::Place;
+use crate::{NodeId, Place};
 use crate::traffic::{Traffic, places};
 
 /// The row id of a queue, which is also its age among queues.
-pub(super) type QueueId = i64;
+pub(crate) type QueueId = i64;
 
 /// 9 less the priority, so that rows sort as they go.
-pub(super) fn rank(priority: Priority) -> i64 {
+pub(crate) fn rank(priority: Priority) -> i64 {
     i64::from(9 - priority.get())
 }
 
 /// Messages that were tried before stand in ranks of their own, this far from those of the untried.
-pub(super) const TRIED: i64 = 10;
+pub(crate) const TRIED: i64 = 10;
 
 /// The rank of a message that has come so many steps.
-pub(super) fn rank_of(priority: Priority, steps: u32) -> i64 {
+pub(crate) fn rank_of(priority: Priority, steps: u32) -> i64 {
     rank(priority) + if steps > 0 { TRIED } else { 0 }
 }
 
 /// A message accepted in the group that is being written: not in the `ready` table yet, and if a worker takes it
 /// before the commit, never.
 #[derive(Debug)]
-pub(super) struct Fresh {
-    pub(super) rank: i64,
-    pub(super) due: Time,
-    pub(super) key: MessageKey,
-    pub(super) message: Arc<Message>,
+pub(crate) struct Fresh {
+    pub(crate) rank: i64,
+    pub(crate) due: Time,
+    pub(crate) key: MessageKey,
+    pub(crate) message: Arc<Message>,
+}
+
+/// A message that is being sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) claim: ClaimId,
+    pub(crate) node: NodeId,
+    pub(crate) at: Time,
+    /// When it was due, which is where it goes back to if it is released.
+    pub(crate) due: Time,
+    pub(crate) message: Arc<Message>,
+    pub(crate) progress: Progress,
+    /// The holds that it probes.
+    pub(crate) probes: Vec<Place>,
 }
 
 #[derive(Debug)]
-pub(super) struct Queue {
-    pub(super) name: Arc<QueueName>,
-    pub(super) weight: u32,
-    pub(super) fresh: Vec<Fresh>,
+pub(crate) struct Queue {
+    pub(crate) name: Arc<QueueName>,
+    pub(crate) weight: u32,
+    pub(crate) fresh: Vec<Fresh>,
     /// The earliest due time among `fresh`.
-    pub(super) fresh_due: Option<Time>,
+    pub(crate) fresh_due: Option<Time>,
     /// No row of this queue in `ready` that was never tried is due earlier; none if there is no such row.
-    pub(super) stored: Option<Time>,
+    pub(crate) stored: Option<Time>,
     /// The same of rows that were tried before.
-    pub(super) retry: Option<Time>,
+    pub(crate) retry: Option<Time>,
     /// Ranks that may have rows, one bit each.
-    pub(super) ranks: u32,
+    pub(crate) ranks: u32,
     pass: Pass,
     seat: Seat,
+}
+
+impl Queue {
+    /// There is a row in `ready`.
+    pub(crate) fn see(&mut self, rank: i64, due: Time) {
+        let first = if rank < TRIED { &mut self.stored } else { &mut self.retry };
+        *first = Some(first.map_or(due, |stored| stored.min(due)));
+        self.ranks |= 1 << rank;
+    }
 }
 
 /// Where a queue stands in its lane.
@@ -76,16 +99,18 @@ struct Lane {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Board {
+pub(crate) struct Board {
     queues: BTreeMap<QueueId, Queue>,
     by_name: HashMap<Arc<QueueName>, QueueId>,
     /// The queues behind each place where a block can stand.
     by_place: HashMap<Place, Vec<QueueId>>,
     lanes: HashMap<LaneName, Lane>,
-    pub(super) blocks: BTreeMap<Place, Block>,
+    pub(crate) blocks: BTreeMap<Place, Block>,
+    /// Nothing goes, whatever is due.
+    pub(crate) paused: bool,
     /// No pause and no ramp among them ends earlier.
     next_end: Option<Time>,
-    pub(super) traffic: Traffic,
+    pub(crate) traffic: Traffic,
     /// Holds through which a probe is on its way.
     probing: HashSet<Place>,
     /// Queues with messages of the group that is being written.
@@ -94,7 +119,7 @@ pub(super) struct Board {
 
 /// What stands in front of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Front {
+pub(crate) enum Front {
     Open,
     /// One message may pass, as a probe of these blocks.
     Probe {
@@ -107,11 +132,11 @@ pub(super) enum Front {
 }
 
 impl Board {
-    pub(super) fn find(&self, name: &QueueName) -> Option<QueueId> {
+    pub(crate) fn find(&self, name: &QueueName) -> Option<QueueId> {
         self.by_name.get(name).copied()
     }
 
-    pub(super) fn add(&mut self, id: QueueId, name: QueueName, weight: u32) -> Arc<QueueName> {
+    pub(crate) fn add(&mut self, id: QueueId, name: QueueName, weight: u32) -> Arc<QueueName> {
         let name = Arc::new(name);
         self.by_name.insert(name.clone(), id);
         for place in places(&name) {
@@ -132,12 +157,12 @@ impl Board {
         name
     }
 
-    pub(super) fn queue(&mut self, id: QueueId) -> &mut Queue {
+    pub(crate) fn queue(&mut self, id: QueueId) -> &mut Queue {
         self.queues.get_mut(&id).expect("queues are never removed")
     }
 
     /// Adds a message of the group that is being written.
-    pub(super) fn push_fresh(&mut self, id: QueueId, fresh: Fresh, now: Time) {
+    pub(crate) fn push_fresh(&mut self, id: QueueId, fresh: Fresh, now: Time) {
         let queue = self.queue(id);
         if queue.fresh.is_empty() {
             self.fresh.push(id);
@@ -149,21 +174,21 @@ impl Board {
     }
 
     /// Notes a row in `ready`.
-    pub(super) fn note_row(&mut self, id: QueueId, rank: i64, due: Time, now: Time) {
-        let queue = self.queue(id);
-        let first = if rank < TRIED { &mut queue.stored } else { &mut queue.retry };
-        *first = Some(first.map_or(due, |stored| stored.min(due)));
-        queue.ranks |= 1 << rank;
+    pub(crate) fn note_row(&mut self, id: QueueId, rank: i64, due: Time, now: Time) {
+        self.queue(id).see(rank, due);
         self.reseat(id, now);
     }
 
     /// Queues with fresh messages; they become rows before anything is committed.
-    pub(super) fn take_fresh_queues(&mut self) -> Vec<QueueId> {
+    pub(crate) fn take_fresh_queues(&mut self) -> Vec<QueueId> {
         std::mem::take(&mut self.fresh)
     }
 
     /// The queue whose turn it is, and whether it is alone.
-    pub(super) fn turn(&mut self, lane: &LaneName, now: Time) -> Option<(QueueId, Alone)> {
+    pub(crate) fn turn(&mut self, lane: &LaneName, now: Time) -> Option<(QueueId, Alone)> {
+        if self.paused {
+            return None;
+        }
         self.advance(lane, now);
         let lane = self.lanes.get(lane)?;
         let mut ready = lane.ready.iter();
@@ -173,7 +198,7 @@ impl Board {
     }
 
     /// The queue took these, and pays for them.
-    pub(super) fn pay(&mut self, id: QueueId, taken: impl Iterator<Item = Priority>, now: Time) {
+    pub(crate) fn pay(&mut self, id: QueueId, taken: impl Iterator<Item = Priority>, now: Time) {
         let lane = self.queue(id).name.lane.clone();
         let lane = self.lanes.entry(lane).or_default();
         let queue = self.queues.get_mut(&id).expect("queues are never removed");
@@ -189,7 +214,10 @@ impl Board {
     }
 
     /// When the lane next has something to claim.
-    pub(super) fn next_due(&mut self, lane: &LaneName, now: Time) -> Option<Time> {
+    pub(crate) fn next_due(&mut self, lane: &LaneName, now: Time) -> Option<Time> {
+        if self.paused {
+            return None;
+        }
         self.advance(lane, now);
         let lane = self.lanes.get(lane)?;
         if lane.ready.is_empty() { lane.waiting.first().map(|(time, _)| *time) } else { Some(now) }
@@ -208,7 +236,7 @@ impl Board {
     }
 
     /// Puts the queue where it belongs, after anything about it changed.
-    pub(super) fn reseat(&mut self, id: QueueId, now: Time) {
+    pub(crate) fn reseat(&mut self, id: QueueId, now: Time) {
         let queue = &self.queues[&id];
         let earliest = [queue.stored, queue.fresh_due, queue.retry].into_iter().flatten().min();
         let front = earliest.map(|earliest| (earliest, self.front(&queue.name, now)));
@@ -237,7 +265,7 @@ impl Board {
     }
 
     /// What stands in front of the queue at `now`: the stricter of its channel's block and its destination's.
-    pub(super) fn front(&self, name: &QueueName, now: Time) -> Front {
+    pub(crate) fn front(&self, name: &QueueName, now: Time) -> Front {
         let mut front = Front::Open;
         if self.blocks.is_empty() && self.traffic.is_free() {
             return front;
@@ -276,13 +304,13 @@ impl Board {
     }
 
     /// How many messages of the queue may go at once.
-    pub(super) fn room(&self, name: &QueueName, now: Time) -> usize {
+    pub(crate) fn room(&self, name: &QueueName, now: Time) -> usize {
         let room = |place: &Place| self.traffic.room(place, self.blocks.get(place), now);
         places(name).iter().map(room).min().unwrap_or(usize::MAX)
     }
 
     /// First attempts and retries of the queue set out.
-    pub(super) fn passed(&mut self, name: &QueueName, first: usize, retries: usize, now: Time) {
+    pub(crate) fn passed(&mut self, name: &QueueName, first: usize, retries: usize, now: Time) {
         let places = places(name);
         self.traffic.charged(&places[1], first, retries, now);
         if self.blocks.is_empty() && self.traffic.is_free() {
@@ -296,21 +324,26 @@ impl Board {
     }
 
     /// Puts every queue where it belongs.
-    pub(super) fn reseat_all(&mut self, now: Time) {
+    pub(crate) fn reseat_all(&mut self, now: Time) {
         let all: Vec<QueueId> = self.queues.keys().copied().collect();
         all.into_iter().for_each(|id| self.reseat(id, now));
     }
 
     /// Makes every hold and breaker ready for its probe: whoever started the process anew may well have mended what was wrong.
-    pub(super) fn probe_all(&mut self) {
+    pub(crate) fn probe_all(&mut self) {
         for block in self.blocks.values_mut().filter(|block| block.kind.is_probed()) {
             block.until = block.until.map(|_| Time::default());
         }
     }
 
+    /// Whether some pause or ramp may be over.
+    pub(crate) fn has_ended(&self, now: Time) -> bool {
+        self.next_end.is_some_and(|end| end <= now)
+    }
+
     /// Pauses and ramps that are over, and what follows each.
-    pub(super) fn ended(&mut self, now: Time) -> Vec<(Place, Option<Block>)> {
-        if self.next_end.is_none_or(|end| now < end) {
+    pub(crate) fn ended(&mut self, now: Time) -> Vec<(Place, Option<Block>)> {
+        if !self.has_ended(now) {
             return Vec::new();
         }
         let passing = self.blocks.iter().filter(|(_, block)| block.kind.passes());
@@ -320,7 +353,7 @@ impl Board {
     }
 
     /// Puts a block at a place, in the stead of any that was there.
-    pub(super) fn put_block(&mut self, place: &Place, block: Block, now: Time) {
+    pub(crate) fn put_block(&mut self, place: &Place, block: Block, now: Time) {
         if block.kind.passes() {
             self.next_end = [self.next_end, block.until].into_iter().flatten().min();
         }
@@ -328,8 +361,33 @@ impl Board {
         self.reseat_behind(place, now);
     }
 
+    /// What stands where, and which of it is being probed, in the stead of all that was known.
+    pub(crate) fn replace_blocks(&mut self, blocks: Vec<(Place, Block, bool)>, now: Time) {
+        self.probing = blocks.iter().filter(|(.., probed)| *probed).map(|(place, ..)| place.clone()).collect();
+        self.blocks = blocks.into_iter().map(|(place, block, _)| (place, block)).collect();
+        let passing = self.blocks.values().filter(|block| block.kind.passes());
+        self.next_end = passing.filter_map(|block| block.until).min();
+        self.reseat_all(now);
+    }
+
+    /// What stands in `ready`, in the stead of what was known: the earliest of each queue and rank.
+    pub(crate) fn replace_rows(&mut self, heads: &[(QueueId, i64, Time)], now: Time) {
+        for queue in self.queues.values_mut() {
+            (queue.stored, queue.retry, queue.ranks) = (None, None, 0);
+        }
+        for (id, rank, due) in heads {
+            let Some(queue) = self.queues.get_mut(id) else { continue };
+            queue.see(*rank, *due);
+        }
+        self.reseat_all(now);
+    }
+
+    pub(crate) fn knows(&self, id: QueueId) -> bool {
+        self.queues.contains_key(&id)
+    }
+
     /// A probe of these holds sets out: nothing else passes them until it is back.
-    pub(super) fn probe_started(&mut self, places: &[Place], now: Time) {
+    pub(crate) fn probe_started(&mut self, places: &[Place], now: Time) {
         #[cfg(feature = "planted")]
         if planted::is(planted::Bug::HalfOpenForAll) {
             return;
@@ -340,7 +398,7 @@ impl Board {
         }
     }
 
-    pub(super) fn probe_ended(&mut self, places: &[Place], now: Time) {
+    pub(crate) fn probe_ended(&mut self, places: &[Place], now: Time) {
         for place in places {
             self.probing.remove(place);
             self.reseat_behind(place, now);
@@ -348,7 +406,7 @@ impl Board {
     }
 
     /// Puts queues behind a place where they belong, after its block changed.
-    pub(super) fn reseat_behind(&mut self, place: &Place, now: Time) {
+    pub(crate) fn reseat_behind(&mut self, place: &Place, now: Time) {
         let behind = self.by_place.get(place).cloned().unwrap_or_default();
         for id in behind {
             self.reseat(id, now);
@@ -357,7 +415,7 @@ impl Board {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alone {
+pub(crate) enum Alone {
     Yes,
     No,
 }

@@ -1,0 +1,243 @@
+//! What a node does while its lease holds, is in danger, and is lost: the engine's core under virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pombo_engine::core::{Core, Effect, Event, HEARTBEAT, LEASE, may_send};
+use pombo_kernel::classify::Rules;
+use pombo_kernel::dice::Dice;
+use pombo_kernel::id::{MessageId, MessageKey};
+use pombo_kernel::kind::ChannelKind;
+use pombo_kernel::lifecycle::OnUnknownOutcome;
+use pombo_kernel::message::{Body, ClaimId, ClaimKey, Message, Priority, Progress, QueueName};
+use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::policy::{Policy, Profile};
+use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
+use pombo_kernel::time::{Span, Time};
+use pombo_store::{Ask, Claimed, NodeId};
+
+const START: Time = Time::from_millis(1_800_000_000_000);
+
+fn at(secs: u64) -> Time {
+    START + Span::from_secs(secs)
+}
+
+fn setup() -> Arc<Setup> {
+    let channel = ChannelSetup {
+        name: "crm".parse().unwrap(),
+        kind: ChannelKind::Webhook,
+        tenant: Tenant::default(),
+        policy: Policy::built_in("webhook", Profile::Production).unwrap(),
+        rules: Rules::for_kind(ChannelKind::Webhook, &[]).unwrap(),
+        on_unknown_outcome: OnUnknownOutcome::Resend,
+        destination: Destination::Fixed("host".into()),
+        attempt_timeout: Span::from_secs(30),
+        unready: None,
+        receipts: None,
+        care: Care::default(),
+    };
+    Arc::new(Setup {
+        channels: BTreeMap::from([(channel.name.clone(), Arc::new(channel))]),
+        lanes: BTreeMap::from([(lane(), LaneSetup { workers: 2 })]),
+        routes: Vec::new(),
+        limits: Limits::default(),
+    })
+}
+
+fn lane() -> LaneName {
+    "default".parse().unwrap()
+}
+
+/// One node, told what happens second by second.
+struct Node {
+    core: Core,
+    dice: Dice,
+}
+
+impl Node {
+    fn new() -> Node {
+        Node { core: Core::new(NodeId(1), setup(), &[]), dice: Dice::seeded(1) }
+    }
+
+    /// A node that has just shown its first sign of life, and what it asked for then.
+    fn started() -> (Node, Vec<Effect>) {
+        let mut node = Node::new();
+        node.step(Event::Started, 0);
+        let effects = node.step(Event::Alive { since: at(0) }, 0);
+        (node, effects)
+    }
+
+    fn step(&mut self, event: Event, secs: u64) -> Vec<Effect> {
+        self.core.step(event, at(secs), &mut self.dice)
+    }
+
+    /// Its claim is answered with one message.
+    fn claimed(&mut self, ask: &Ask, secs: u64) -> Vec<Effect> {
+        let claimed = vec![message(secs)];
+        self.step(Event::Claimed { lane: lane(), asked: ask.max, claimed }, secs)
+    }
+}
+
+fn message(secs: u64) -> Claimed {
+    let queue = QueueName {
+        tenant: Tenant::default(),
+        lane: lane(),
+        channel: "crm".parse().unwrap(),
+        destination: "host".into(),
+        campaign: None,
+    };
+    let message = Message {
+        id: MessageId::new(MessageKey::at(at(secs)), 1),
+        queue: Arc::new(queue),
+        priority: Priority::default(),
+        send_at: None,
+        expires_at: None,
+        ordering_key: None,
+        body: Body::default(),
+    };
+    Claimed {
+        key: ClaimKey { message: message.id, claim: ClaimId(1) },
+        message: Arc::new(message),
+        progress: Progress::default(),
+        claimed_at: at(secs),
+        probe: None,
+    }
+}
+
+fn ask_in(effects: &[Effect]) -> Option<Ask> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Claim(ask) => Some(ask.clone()),
+        _ => None,
+    })
+}
+
+fn any(effects: &[Effect], wanted: fn(&Effect) -> bool) -> bool {
+    effects.iter().any(wanted)
+}
+
+fn is_take_over(effect: &Effect) -> bool {
+    matches!(effect, Effect::TakeOver { .. })
+}
+
+fn is_release(effect: &Effect) -> bool {
+    matches!(effect, Effect::Release(_))
+}
+
+fn is_send(effect: &Effect) -> bool {
+    matches!(effect, Effect::Send { .. })
+}
+
+#[test] // REQ ML-4
+fn the_work_of_dead_nodes_is_looked_for_at_the_start_and_with_every_heartbeat() {
+    let (mut node, effects) = Node::started();
+    assert!(any(&effects, is_take_over));
+    for beat in 1..10 {
+        let secs = beat * HEARTBEAT.millis() / 1_000;
+        let effects = node.step(Event::Tick, secs);
+        assert!(matches!(&effects[..], [Effect::Heartbeat { until }] if *until == at(secs) + LEASE));
+        assert!(any(&node.step(Event::Alive { since: at(secs) }, secs), is_take_over));
+    }
+}
+
+#[test] // REQ ML-4
+fn a_node_that_dies_is_looked_for_within_90_seconds_of_its_death() {
+    // It showed a last sign of life as it died, and whoever is left had looked for lost work just before.
+    let lease_ends = at(0) + LEASE;
+    let (mut node, _) = Node::started();
+    let looked = (1..).find_map(|beat| {
+        let secs = beat * HEARTBEAT.millis() / 1_000;
+        node.step(Event::Tick, secs);
+        let effects = node.step(Event::Alive { since: at(secs) }, secs);
+        Some(at(secs)).filter(|now| any(&effects, is_take_over) && *now >= lease_ends)
+    });
+    assert!(looked.unwrap().since(at(0)) <= Span::from_secs(90));
+}
+
+#[test] // REQ ML-4
+fn whatever_a_dead_node_left_is_taken_over_in_as_many_helpings_as_it_takes() {
+    let (mut node, effects) = Node::started();
+    let max = effects.iter().find_map(|effect| match effect {
+        Effect::TakeOver { max } => Some(*max),
+        _ => None,
+    });
+    let lost = |count| (0..count).map(message).collect();
+    let full = u64::try_from(max.unwrap()).unwrap();
+    assert!(any(&node.step(Event::TakenOver(lost(full)), 1), is_take_over));
+    assert!(!any(&node.step(Event::TakenOver(lost(full - 1)), 1), is_take_over));
+}
+
+#[test] // fault 49
+fn a_node_without_a_heartbeat_for_30_seconds_asks_for_nothing_and_gives_back_what_it_gets() {
+    let (mut node, effects) = Node::started();
+    let ask = ask_in(&effects).unwrap();
+    let effects = node.claimed(&ask, 30);
+    assert!(any(&effects, is_release) && !any(&effects, is_send), "{effects:?}");
+    assert!(ask_in(&effects).is_none());
+    assert!(any(&effects, |effect| matches!(effect, Effect::Heartbeat { .. })), "it tries to be heard");
+
+    let effects = node.step(Event::Alive { since: at(31) }, 31);
+    assert!(ask_in(&effects).is_some(), "and goes on when it is");
+}
+
+#[test] // fault 49
+fn what_is_being_made_ready_when_the_heartbeat_fails_is_not_sent() {
+    let (mut node, effects) = Node::started();
+    let effects = node.claimed(&ask_in(&effects).unwrap(), 1);
+    let Some(Effect::Send { claimed, term, .. }) = effects.iter().find(|it| is_send(it)) else {
+        panic!("{effects:?}")
+    };
+    assert!(may_send(&node.core.lease(), *term, claimed, at(29)));
+    assert!(!may_send(&node.core.lease(), *term, claimed, at(30)));
+}
+
+#[test] // fault 17
+fn after_a_lost_lease_nothing_is_sent_that_was_claimed_before_it() {
+    let (mut node, effects) = Node::started();
+    let effects = node.claimed(&ask_in(&effects).unwrap(), 1);
+    let asked_before = ask_in(&effects).unwrap();
+    let Some(Effect::Send { claimed, term, .. }) = effects.iter().find(|it| is_send(it)) else {
+        panic!("{effects:?}")
+    };
+    // Stopped for two minutes, then continued; the first thing it does is to show that it is alive.
+    node.step(Event::Tick, 121);
+    node.step(Event::Alive { since: at(121) }, 121);
+    assert!(!may_send(&node.core.lease(), *term, claimed, at(121)), "somebody else may have it by now");
+    let effects = node.step(Event::Unsent { key: claimed.key }, 121);
+    assert!(any(&effects, is_release), "it is given up: {effects:?}");
+
+    let effects = node.claimed(&asked_before, 121);
+    assert!(any(&effects, is_release) && !any(&effects, is_send), "nor what was asked for: {effects:?}");
+    let given_back = vec![claimed.key, message(121).key];
+    let asked_after = ask_in(&node.step(Event::Released(given_back), 121)).unwrap();
+    assert!(any(&node.claimed(&asked_after, 122), is_send), "what is claimed now is its own");
+}
+
+#[test] // fault 17
+fn a_stop_between_asking_for_a_heartbeat_and_giving_it_does_not_make_the_lease_longer() {
+    let (mut node, effects) = Node::started();
+    let effects = node.claimed(&ask_in(&effects).unwrap(), 1);
+    let Some(Effect::Send { claimed, term, .. }) = effects.iter().find(|it| is_send(it)) else {
+        panic!("{effects:?}")
+    };
+    let effects = node.step(Event::Tick, 15);
+    let [Effect::Heartbeat { until }] = &effects[..] else { panic!("{effects:?}") };
+    // It is durable after a stop of 40 seconds, and says what it said before.
+    node.step(Event::Alive { since: *until - LEASE }, 55);
+    assert!(!may_send(&node.core.lease(), *term, claimed, at(55)));
+}
+
+#[test] // fault 52
+fn when_the_grace_is_over_nothing_more_is_sent() {
+    let (mut node, effects) = Node::started();
+    let effects = node.claimed(&ask_in(&effects).unwrap(), 1);
+    let Some(Effect::Send { claimed, term, .. }) = effects.iter().find(|it| is_send(it)) else {
+        panic!("{effects:?}")
+    };
+    node.step(Event::Stop, 2);
+    assert!(may_send(&node.core.lease(), *term, claimed, at(2)), "a stop finishes what is under way");
+    let effects = node.step(Event::GraceOver, 3);
+    assert!(any(&effects, |effect| matches!(effect, Effect::Settle(_))));
+    assert!(!may_send(&node.core.lease(), *term, claimed, at(3)));
+}

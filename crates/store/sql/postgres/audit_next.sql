@@ -1,0 +1,2 @@
+-- names the audit row of the group
+SELECT nextval('audit_batch')

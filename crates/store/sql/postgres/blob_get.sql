@@ -1,0 +1,2 @@
+-- digest; primary key
+SELECT bytes FROM blob WHERE digest = $1

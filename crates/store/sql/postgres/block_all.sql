@@ -1,0 +1,1 @@
+SELECT channel, destination, body, probe FROM block ORDER BY channel COLLATE "C", destination COLLATE "C" NULLS FIRST

@@ -1,0 +1,2 @@
+-- digest
+DELETE FROM block WHERE digest = $1

@@ -1,0 +1,2 @@
+-- key of a message; its try is over
+UPDATE block SET probe = NULL WHERE probe = $1

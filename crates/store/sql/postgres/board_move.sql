@@ -1,0 +1,2 @@
+-- the blocks changed
+UPDATE board SET version = version + 1

@@ -1,0 +1,2 @@
+-- of the blocks
+SELECT version FROM board

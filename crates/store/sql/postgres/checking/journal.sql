@@ -1,0 +1,2 @@
+-- what every claim lists
+SELECT members FROM claim

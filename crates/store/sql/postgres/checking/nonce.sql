@@ -1,0 +1,2 @@
+-- key
+SELECT nonce FROM message WHERE key = $1

@@ -1,0 +1,4 @@
+-- messages that are not finished and neither wait in a queue nor in an order: being sent, or lost
+SELECT m.key FROM message m WHERE coalesce((SELECT outcome FROM history h WHERE h.key = m.key ORDER BY seq DESC LIMIT 1), 2) IN (2, 4, 13)
+EXCEPT SELECT key FROM ready
+EXCEPT SELECT key FROM ordered WHERE NOT active

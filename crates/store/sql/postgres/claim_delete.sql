@@ -1,0 +1,2 @@
+-- ids
+DELETE FROM claim WHERE id = ANY ($1::bigint[])

@@ -1,0 +1,2 @@
+-- id, node, at, members
+INSERT INTO claim (id, node, at, members) SELECT r.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[]) r

@@ -1,0 +1,2 @@
+-- a number that no claim had
+SELECT nextval('claim_id')

@@ -1,0 +1,2 @@
+-- ids
+DELETE FROM command WHERE id = ANY ($1)

@@ -1,0 +1,2 @@
+-- digest
+DELETE FROM flow WHERE digest = $1

@@ -1,0 +1,2 @@
+-- digests
+SELECT digest, key, nonce, fingerprint FROM idempotency WHERE digest = ANY ($1::bytea[])

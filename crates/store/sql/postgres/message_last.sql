@@ -1,0 +1,2 @@
+-- the highest key
+SELECT key FROM message ORDER BY key DESC LIMIT 1

@@ -1,0 +1,2 @@
+-- name
+SELECT value FROM meta WHERE name = $1

@@ -1,0 +1,2 @@
+-- name, value
+INSERT INTO meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value

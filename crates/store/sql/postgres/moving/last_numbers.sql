@@ -1,0 +1,2 @@
+-- the last queue, the last claim, the last command
+SELECT coalesce((SELECT max(id) FROM queue), 0), coalesce((SELECT max(id) FROM claim), 0), coalesce((SELECT max(id) FROM command), 0)

@@ -1,0 +1,2 @@
+-- after key, limit; primary key
+SELECT key, key, state, at, detail FROM delivery WHERE key > $1 ORDER BY key LIMIT $2

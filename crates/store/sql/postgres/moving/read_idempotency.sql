@@ -1,0 +1,3 @@
+-- after digest, limit; primary key
+SELECT digest, tenant, idempotency_key, key, nonce, fingerprint
+FROM idempotency WHERE digest > $1 ORDER BY digest LIMIT $2

@@ -1,0 +1,2 @@
+-- whose each queue is
+SELECT id, tenant FROM queue

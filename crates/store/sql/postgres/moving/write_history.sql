@@ -1,0 +1,5 @@
+-- key, seq, outcome, round, number, attempts, crashes, started_at, finished_at, reason, next_due, delay, failure, receipt, explanation, policy, actor, batch, doubtful
+INSERT INTO history (key, seq, outcome, round, number, attempts, crashes, started_at, finished_at, reason, next_due, delay, failure, receipt, explanation, policy, actor, batch, doubtful, tenant)
+SELECT r.key, r.seq, r.outcome, r.round, r.number, r.attempts, r.crashes, r.started_at, r.finished_at, r.reason, r.next_due, r.delay, r.failure, r.receipt, r.explanation, r.policy, r.actor, r.batch, r.doubtful <> 0, (SELECT m.tenant FROM message m WHERE m.key = r.key)
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bigint[], $19::bigint[])
+  AS r (key, seq, outcome, round, number, attempts, crashes, started_at, finished_at, reason, next_due, delay, failure, receipt, explanation, policy, actor, batch, doubtful)

@@ -1,0 +1,2 @@
+-- before (exclusive), since (inclusive), limit; a range of the primary key
+SELECT key FROM message WHERE key < $1 AND key >= $2 ORDER BY key DESC LIMIT $3

@@ -1,0 +1,2 @@
+-- holder
+DELETE FROM slot WHERE holder = $1

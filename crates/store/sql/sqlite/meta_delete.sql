@@ -1,0 +1,2 @@
+-- name
+DELETE FROM meta WHERE name = ?1

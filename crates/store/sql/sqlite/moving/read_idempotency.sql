@@ -1,0 +1,3 @@
+-- after tenant and idempotency key, limit; primary key
+SELECT tenant, idempotency_key, tenant, idempotency_key, key, nonce, fingerprint
+FROM idempotency WHERE (tenant, idempotency_key) > (?1, ?2) ORDER BY tenant, idempotency_key LIMIT ?3

@@ -1,0 +1,3 @@
+-- after tenant, ordering key and key, limit; primary key
+SELECT tenant, ordering_key, key, tenant, ordering_key, key, active
+FROM ordered WHERE (tenant, ordering_key, key) > (?1, ?2, ?3) ORDER BY tenant, ordering_key, key LIMIT ?4

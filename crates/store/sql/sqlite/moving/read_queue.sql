@@ -1,0 +1,3 @@
+-- after id, limit; row ids
+SELECT id, id, tenant, lane, channel, destination, campaign, weight
+FROM queue WHERE id > ?1 ORDER BY id LIMIT ?2

@@ -1,0 +1,2 @@
+-- digest, bytes
+INSERT INTO blob (digest, bytes) VALUES (?1, ?2)

@@ -1,0 +1,2 @@
+-- at, key
+INSERT INTO expiry (at, key) VALUES (?1, ?2)

@@ -1,0 +1,119 @@
+//! What a look over a whole store finds: whether what it holds can be true.
+
+use std::collections::BTreeSet;
+
+use pombo_kernel::id::MessageId;
+use serde::Serialize;
+
+use crate::audit::Verified;
+use crate::moving::Table;
+use crate::{Pause, StoreError};
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Checkup {
+    pub schema: u32,
+    /// The schema that this version of Pombo works with.
+    pub schema_known: u32,
+    pub rows: Vec<Counted>,
+    pub audit_blocks: u64,
+    pub audit_records: u64,
+    pub paused: Option<Pause>,
+    /// Empty if all is well.
+    pub faults: Vec<Fault>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    pub table: Table,
+    pub count: u64,
+}
+
+/// Something that cannot be, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    pub what: String,
+    pub hint: &'static str,
+}
+
+pub(crate) const RESTORE: &str = "stop the server, keep a copy of the store, and go back to the last backup";
+
+/// What can be asked of a store to judge it. All of it is answered as of one moment.
+pub(crate) trait Evidence {
+    /// The keys that a question finds.
+    fn ask(&mut self, question: Question) -> Result<Vec<i64>, StoreError>;
+    /// The messages that are being sent, by the journal.
+    fn held(&mut self) -> Result<BTreeSet<i64>, StoreError>;
+    fn id_of(&mut self, key: i64) -> Result<Option<MessageId>, StoreError>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    Unplaced,
+    Double,
+    Stray,
+    Order,
+    Gaps,
+    Blobs,
+}
+
+/// Holds queues, journal, orders and histories against each other.
+pub(crate) fn judge(store: &mut dyn Evidence) -> Result<Vec<Fault>, StoreError> {
+    let mut faults = Vec::new();
+    let unplaced: BTreeSet<i64> = store.ask(Question::Unplaced)?.into_iter().collect();
+    let held = store.held()?;
+    let lost = unplaced.difference(&held).copied().collect();
+    report(store, &mut faults, lost, "neither finished nor waiting nor being sent")?;
+    let twice = held.difference(&unplaced).copied().collect();
+    report(store, &mut faults, twice, "being sent, and at the same time waiting or finished or unknown")?;
+    let rest = [
+        (Question::Double, "waiting in more than one place"),
+        (Question::Stray, "waiting, and missing, finished or at another step"),
+        (Question::Order, "in an order of which not exactly one message may go"),
+        (Question::Gaps, "without a step of their history"),
+        (Question::Blobs, "without an attachment that they have"),
+    ];
+    for (question, what) in rest {
+        let found = store.ask(question)?;
+        report(store, &mut faults, found, what)?;
+    }
+    Ok(faults)
+}
+
+/// How many examples are named.
+const EXAMPLES: usize = 3;
+
+fn report(
+    store: &mut dyn Evidence,
+    faults: &mut Vec<Fault>,
+    keys: Vec<i64>,
+    what: &str,
+) -> Result<(), StoreError> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let mut examples = Vec::new();
+    for key in keys.iter().take(EXAMPLES) {
+        let id = store.id_of(*key)?;
+        examples.push(id.map_or_else(|| format!("key {key}"), |id| id.to_string()));
+    }
+    let more = if keys.len() > EXAMPLES { ", …" } else { "" };
+    let what = format!("messages that are {what}: {} ({}{more})", keys.len(), examples.join(", "));
+    faults.push(Fault { what, hint: RESTORE });
+    Ok(())
+}
+
+/// What a broken audit chain means.
+pub(crate) fn chain_fault(verified: &Verified) -> Option<Fault> {
+    let hint =
+        "records were changed or lost after they were written: compare with a backup, and find out who could";
+    verified.broken.map(|broken| Fault { what: broken.to_string(), hint })
+}
+
+/// A copy that did not come to its end.
+pub(crate) fn unfinished_copy() -> Fault {
+    Fault {
+        what: "it holds a part of a copy that did not come to its end, and cannot be served from".to_owned(),
+        hint: "run the same `pombo store copy` again; it goes on where it stopped",
+    }
+}

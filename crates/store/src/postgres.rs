@@ -1,0 +1,643 @@
+//! Many nodes on one PostgreSQL.
+//!
+//! Each process has a core like that of the embedded store: it knows the queues, not the messages, and writes in
+//! groups. What nodes must agree on is in the database and is looked at there, in the transaction that acts on it: a
+//! claim takes rows that nobody else is taking, a settlement shows a journal row that nobody has taken over, and
+//! blocks do not change between a look at them and the claim that obeys them.
+
+mod accepting;
+mod advice;
+pub(crate) mod checking;
+mod claims;
+mod clock;
+pub mod inbox;
+mod link;
+mod migrate;
+mod month;
+pub(crate) mod moving;
+mod news;
+mod pausing;
+mod reader;
+mod receipts;
+mod rows;
+mod scratch;
+mod settling;
+mod start;
+mod templates;
+mod upkeep;
+mod walls;
+mod writes;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pombo_kernel::block::Block;
+use pombo_kernel::delivery::Report;
+use pombo_kernel::dice::Dice;
+use pombo_kernel::id::{IdMaker, MessageId, MessageKey, Slot};
+use pombo_kernel::message::{Actor, ClaimKey, Draft, QueueName};
+use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
+use pombo_kernel::template::Template;
+use pombo_kernel::time::{Span, Time};
+use tracing::warn;
+
+use crate::audit::{self, Record};
+use crate::board::{Board, QueueId};
+use crate::core::Core;
+use crate::walls::Walls as _;
+use crate::{
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Reported,
+    Settled, Settlement, StoreError,
+};
+use claims::Claims;
+use link::{Driver, Kind, Link, Step};
+pub use link::Target;
+pub use reader::Reader;
+pub use scratch::{Scratch, Server};
+pub use start::{Options, Started, start};
+use walls::Guard;
+use writes::Writes;
+
+/// What an administrator runs where Pombo's own role may not make others.
+pub const ROLES: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/postgres/roles.sql"));
+
+macro_rules! sql {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/postgres/", $name, ".sql"))
+    };
+}
+use sql;
+
+/// Others are believed to have written nothing for this long; word of them comes earlier.
+const LOOK_EVERY: Span = Span::from_secs(1);
+/// Not even word of others makes it look more often.
+const LOOK_REST: Span = Span::from_millis(20);
+/// How long a slot is the process's own, and how soon it asks for more.
+const SLOT_LEASE: Span = Span::from_mins(10);
+const SLOT_RENEWAL: Span = Span::from_mins(1);
+/// How often a process that finds no slot tries: others may be looking for one at the same moment.
+const SLOT_TRIES: usize = 20;
+
+/// Who makes the audit a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sealing {
+    /// The node that is elected for it, a moment after each commit.
+    ByUpkeep,
+    /// Each commit itself, so that whoever reads next sees its records. Nodes would wait for each other.
+    AtCommit,
+}
+
+/// The writer of a store on PostgreSQL.
+#[derive(Debug)]
+pub struct Postgres {
+    driver: Driver,
+    target: Target,
+    link: Link,
+    /// A transaction is open.
+    begun: bool,
+    /// The rows of the group have an audit row to name.
+    named: bool,
+    dice: Dice,
+    ids: IdMaker,
+    /// By which the process is known to the others.
+    holder: i64,
+    slot: Slot,
+    slot_since: Time,
+    /// Engines of this process that have shown a sign of life.
+    nodes: HashSet<NodeId>,
+    board: Board,
+    claims: Claims,
+    /// The audit records of the group that is being written.
+    records: Vec<Record>,
+    /// What the group adds to the counters.
+    tallies: HashMap<(Tenant, ChannelName, Counted), i64>,
+    writes: Writes,
+    leases: HashMap<NodeId, Time>,
+    guard: Guard,
+    /// The version of the blocks that the board has.
+    version: i64,
+    /// The group changes blocks.
+    moved: bool,
+    /// Bounded places through which nobody else sends before the commit.
+    flows: HashSet<Place>,
+    secret: [u8; 32],
+    next_deadline: Option<Time>,
+    looked: Option<Time>,
+    nudged: bool,
+    /// Rung when a look finds something in the inbox.
+    bell: Arc<tokio::sync::Notify>,
+    /// The group leaves something for others to do.
+    leaves_work: bool,
+    /// The end of the audit chain, as far as is known.
+    position: Arc<AtomicU64>,
+    sealing: Sealing,
+    beside: Beside,
+}
+
+/// What works beside the writer, where anything does.
+#[derive(Debug, Default)]
+struct Beside {
+    news: Option<news::News>,
+    upkeep: Option<Arc<upkeep::Upkeep>>,
+    clock: Option<Arc<clock::DatabaseClock>>,
+}
+
+impl Postgres {
+    /// Opens the store in that database, making or upgrading its schema if need be.
+    ///
+    /// `entropy` becomes the secret of a store that is new, and makes this process one of a kind.
+    pub fn open(
+        target: &Target,
+        dice: Dice,
+        entropy: &[u8; 32],
+        sealing: Sealing,
+    ) -> Result<Postgres, StoreError> {
+        let driver = Driver::start()?;
+        let owner = Link::open(&driver, target, Kind::Owner)?;
+        migrate::migrate(&owner, entropy)?;
+        advice::log(&owner)?;
+        pausing::refuse_unfinished(&owner)?;
+        let secret = migrate::secret(&owner)?;
+        let link = Link::open(&driver, target, Kind::Writer)?;
+        let [.., a, b, c, d, e, f, g, h] = *entropy;
+        let holder = i64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        let slot = take_slot(&link, holder)?;
+        let mut store = Postgres {
+            driver,
+            target: target.clone(),
+            link,
+            begun: false,
+            named: false,
+            ids: IdMaker::after(MessageKey(0), dice.clone()).within(slot),
+            dice,
+            holder,
+            slot,
+            slot_since: migrate::now(&owner)?,
+            nodes: HashSet::new(),
+            board: Board::default(),
+            claims: Claims::default(),
+            records: Vec::new(),
+            tallies: HashMap::new(),
+            writes: Writes::default(),
+            leases: HashMap::new(),
+            guard: Guard::None,
+            version: -1,
+            moved: false,
+            flows: HashSet::new(),
+            secret,
+            next_deadline: None,
+            looked: None,
+            nudged: false,
+            bell: Arc::default(),
+            leaves_work: false,
+            position: Arc::default(),
+            sealing,
+            beside: Beside::default(),
+        };
+        store.load()?;
+        Ok(store)
+    }
+
+    /// Reads into memory what is kept there: queues with something to do, blocks, flows; not messages.
+    fn load(&mut self) -> Result<(), StoreError> {
+        self.forget_group();
+        self.claims.forget_all();
+        pausing::notice_restore(&self.link)?;
+        let last = self.link.query(sql!("message_last"), Vec::new())?;
+        let last = last.first().map_or(Ok(MessageKey(0)), |row| rows::key(row, 0))?;
+        self.ids = IdMaker::after(last, Dice::seeded(self.dice.next_u64())).within(self.slot);
+        self.board = Board::default();
+        self.version = -1;
+        self.look_at_all(Time::default())
+    }
+
+    /// Forgets what the group would have written.
+    fn forget_group(&mut self) {
+        (self.begun, self.named, self.moved, self.leaves_work) = (false, false, false, false);
+        self.guard = Guard::None;
+        self.flows.clear();
+        self.records.clear();
+        self.tallies.clear();
+        self.writes = Writes::default();
+    }
+
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Opens the group's transaction, if it is not open.
+    fn begin(&mut self) -> Result<(), StoreError> {
+        if !self.begun {
+            self.link.pipeline(self.link.begin())?;
+            self.begun = true;
+        }
+        Ok(())
+    }
+
+    /// Asks within the group's transaction, opening it on the way if need be.
+    fn ask(&mut self, mut steps: Vec<Step>) -> Result<Vec<Vec<link::Row>>, StoreError> {
+        if self.begun {
+            return self.link.pipeline(steps);
+        }
+        let mut all = self.link.begin();
+        let before = all.len();
+        all.append(&mut steps);
+        let mut answers = self.link.pipeline(all)?;
+        self.begun = true;
+        Ok(answers.split_off(before))
+    }
+
+    fn ask_one(&mut self, sql: &'static str, values: Vec<link::Value>) -> Result<Vec<link::Row>, StoreError> {
+        Ok(self.ask(vec![(sql, values)])?.pop().unwrap_or_default())
+    }
+
+    /// Writes what the group has gathered, for whoever must read it before the commit.
+    fn flush(&mut self, now: Time) -> Result<(), StoreError> {
+        self.store_fresh(now);
+        let steps = self.gathered();
+        if !steps.is_empty() {
+            self.ask(steps)?;
+        }
+        Ok(())
+    }
+
+    fn gathered(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if !self.named && (self.writes.names_batch() || !self.records.is_empty()) {
+            steps.push((sql!("audit_next"), Vec::new()));
+            self.named = true;
+        }
+        self.leaves_work |= !self.writes.ready.is_empty();
+        steps.append(&mut self.writes.take());
+        steps
+    }
+
+    fn record(&mut self, record: Record) {
+        self.records.push(record);
+    }
+
+    fn tally(&mut self, name: &QueueName, what: Counted) {
+        *self.tallies.entry((name.tenant.clone(), name.channel.clone(), what)).or_default() += 1;
+    }
+
+    /// The leases that are to be written. They are kept until the commit: one that failed is written with the next,
+    /// since a lease says only what it says.
+    fn leased(&self) -> Option<Step> {
+        if self.leases.is_empty() {
+            return None;
+        }
+        let (ids, until): (Vec<i64>, Vec<i64>) =
+            self.leases.iter().map(|(node, until)| (node.0, until.millis())).unzip();
+        Some((sql!("node_lease"), vec![ids.into(), until.into()]))
+    }
+
+    /// The counters that the group adds to, by hour and for all time, in the order of their rows.
+    fn counted(&mut self, now: Time) -> Option<Step> {
+        if self.tallies.is_empty() {
+            return None;
+        }
+        let (mut hours, mut tenants, mut channels) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut whats, mut counts) = (Vec::new(), Vec::new());
+        let hour = i32::try_from(now.hour()).unwrap_or(i32::MAX);
+        for ((tenant, channel, what), count) in self.tallies.drain() {
+            for hour in [hour, 0] {
+                hours.push(hour);
+                tenants.push(tenant.as_str().to_owned());
+                channels.push(channel.as_str().to_owned());
+                whats.push(what as i16);
+                counts.push(count);
+            }
+        }
+        let values = vec![
+            hours.into(),
+            tenants.into(),
+            channels.into(),
+            whats.into(),
+            counts.into(),
+            self.slot.number().into(),
+        ];
+        Some((sql!("tally_add"), values))
+    }
+
+    /// Makes a waiting message claimable: a row in `ready`.
+    fn put_ready(
+        &mut self,
+        id: QueueId,
+        rank: i64,
+        due: Time,
+        key: MessageKey,
+        steps: u32,
+        now: Time,
+    ) {
+        self.writes.ready(id, rank, due, key, steps);
+        self.board.note_row(id, rank, due, now);
+    }
+
+    /// Turns what is left of the group's own messages into rows of `ready`.
+    fn store_fresh(&mut self, now: Time) {
+        for id in self.board.take_fresh_queues() {
+            self.store_fresh_of(id, now);
+        }
+    }
+
+    fn store_fresh_of(&mut self, id: QueueId, now: Time) {
+        let queue = self.board.queue(id);
+        queue.fresh_due = None;
+        for fresh in std::mem::take(&mut queue.fresh) {
+            self.put_ready(id, fresh.rank, fresh.due, fresh.key, 0, now);
+        }
+    }
+
+    fn note_deadline(&mut self, at: Time) {
+        self.next_deadline = Some(self.next_deadline.map_or(at, |next| next.min(at)));
+    }
+
+    /// Learns what others wrote: what waits where, blocks, deadlines, the time.
+    fn look_at_all(&mut self, now: Time) -> Result<(), StoreError> {
+        let asked = self.beside.clock.as_ref().map(|clock| clock.local());
+        let found = self.link.query(sql!("look"), Vec::new())?;
+        let Some((facts, seats)) = found.split_first() else { return Err(reader::unanswered()) };
+        let (clock, version): (Time, i64) = (rows::time(facts, 0)?, rows::get(facts, 1)?);
+        if let (Some(keeper), Some(asked)) = (&self.beside.clock, asked) {
+            keeper.saw(clock, asked);
+        }
+        self.next_deadline = rows::some_time(facts, 2)?;
+        if rows::get::<Option<bool>>(facts, 4)?.unwrap_or(false) {
+            self.bell.notify_one();
+        }
+        self.position.fetch_max(rows::number::<i64, u64>(facts, 3)?, Ordering::Relaxed);
+        let seat = |row| Ok::<_, StoreError>((rows::get(row, 0)?, rows::get(row, 1)?, rows::time(row, 2)?));
+        let heads = seats.iter().map(seat).collect::<Result<Vec<(QueueId, i64, Time)>, _>>()?;
+        let mut unknown: Vec<QueueId> =
+            heads.iter().map(|(queue, ..)| *queue).filter(|queue| !self.board.knows(*queue)).collect();
+        unknown.dedup();
+        if !unknown.is_empty() {
+            for row in &self.link.query(sql!("queue_some"), vec![unknown.into()])? {
+                self.add_queue(row)?;
+            }
+        }
+        self.board.replace_rows(&heads, now);
+        if version != self.version {
+            self.load_blocks(version, now)?;
+        }
+        if clock.since(self.slot_since) > SLOT_RENEWAL {
+            self.slot_since = clock;
+            self.renew_slot()?;
+        }
+        (self.looked, self.nudged) = (Some(now), false);
+        Ok(())
+    }
+
+    fn add_queue(&mut self, row: &link::Row) -> Result<(), StoreError> {
+        let (id, weight): (QueueId, i32) = (rows::get(row, 0)?, rows::get(row, 6)?);
+        if !self.board.knows(id) {
+            self.board.add(id, rows::queue_name(row, 1)?, weight.unsigned_abs().max(1));
+        }
+        Ok(())
+    }
+
+    /// Keeps the slot. One that was lost meanwhile is left to its new holder.
+    fn renew_slot(&mut self) -> Result<(), StoreError> {
+        let slot = take_slot(&self.link, self.holder)?;
+        if slot != self.slot {
+            warn!(from = self.slot.number(), to = slot.number(), "another process has our slot; we have a new one");
+            self.slot = slot;
+            self.ids = self.ids.clone().within(slot);
+        }
+        Ok(())
+    }
+}
+
+/// Does one thing in a transaction of its own.
+fn alone(link: &Link, step: Step) -> Result<Vec<link::Row>, StoreError> {
+    let mut steps = link.begin();
+    let nth = steps.len();
+    steps.extend([step, ("COMMIT", Vec::new())]);
+    Ok(link.pipeline(steps)?.swap_remove(nth))
+}
+
+fn take_slot(link: &Link, holder: i64) -> Result<Slot, StoreError> {
+    let lease = i64::try_from(SLOT_LEASE.millis()).unwrap_or(i64::MAX);
+    for _ in 0..SLOT_TRIES {
+        let taken = alone(link, (sql!("slot_take"), vec![holder.into(), lease.into()]))?;
+        if let Some(row) = taken.first() {
+            return Slot::new(rows::get(row, 0)?)
+                .ok_or_else(|| StoreError::Broken("a slot that cannot be".into()));
+        }
+    }
+    Err(StoreError::Unavailable(format!(
+        "{} processes are using this database; stop one of them, or wait ten minutes if some died",
+        Slot::COUNT
+    )))
+}
+
+impl Core for Postgres {
+    type Reader = Reader;
+
+    fn accept(&mut self, draft: Draft, now: Time) -> Result<Result<Accepted, Conflict>, StoreError> {
+        one(self.accept_all(&[draft], now)?)
+    }
+
+    fn accept_all(
+        &mut self,
+        drafts: &[Draft],
+        now: Time,
+    ) -> Result<Vec<Result<Accepted, Conflict>>, StoreError> {
+        self.accept_some(drafts, now)
+    }
+
+    fn claim(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        self.claim_by_turns(ask, now)
+    }
+
+    fn heartbeat(&mut self, node: NodeId, lease_until: Time) -> Result<(), StoreError> {
+        self.nodes.insert(node);
+        let lease = self.leases.entry(node).or_default();
+        *lease = lease_until.max(*lease);
+        Ok(())
+    }
+
+    fn take_over(&mut self, node: NodeId, max: usize, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        self.take_over_lost(node, max, now)
+    }
+
+    fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError> {
+        one(self.settle_all(&[settlement], now)?)
+    }
+
+    fn settle_all(&mut self, settlements: &[Settlement], now: Time) -> Result<Vec<Settled>, StoreError> {
+        self.settle_some(settlements, now)
+    }
+
+    fn disown(&mut self, key: ClaimKey) {
+        self.claims.disowned.push(key);
+    }
+
+    fn release(&mut self, key: ClaimKey, now: Time) -> Result<Settled, StoreError> {
+        one(self.release_all(&[key], now)?)
+    }
+
+    fn release_all(&mut self, keys: &[ClaimKey], now: Time) -> Result<Vec<Settled>, StoreError> {
+        self.release_some(keys, now)
+    }
+
+    fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError> {
+        one(self.report_some(channel, std::slice::from_ref(report), now)?)
+    }
+
+    fn cancel(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Cancelled, StoreError> {
+        self.cancel_one(tenant, id, by, now)
+    }
+
+    fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
+        if self.next_deadline.is_none_or(|next| next > now) {
+            return Ok(0);
+        }
+        self.expire_some(max, now)
+    }
+
+    fn block(&mut self, place: &Place, block: Block, by: &Actor, now: Time) -> Result<(), StoreError> {
+        self.block_for(place, block, by, now)
+    }
+
+    fn unblock(&mut self, place: &Place, by: &Actor, now: Time) -> Result<bool, StoreError> {
+        self.unblock_for(place, by, now)
+    }
+
+    fn examine(&mut self, finding: &Finding, now: Time) -> Result<(), StoreError> {
+        self.look_into(finding, now)
+    }
+
+    fn pause(&mut self, pause: &Pause, by: &Actor) -> Result<(), StoreError> {
+        self.pause_all(pause, by)
+    }
+
+    fn resume(&mut self, by: &Actor, now: Time) -> Result<bool, StoreError> {
+        self.resume_all(by, now)
+    }
+
+    fn put_template(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        template: Template,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Put, StoreError> {
+        self.put_one_template(tenant, name, template, by, now)
+    }
+
+    fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {
+        self.add_one_key(&key, now)
+    }
+
+    fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {
+        self.part_with_disowned(now)?;
+        self.store_fresh(now);
+        let mut steps = self.gathered();
+        if !self.records.is_empty() {
+            let entries = audit::encoded(&self.records, entropy);
+            let count = i32::try_from(self.records.len()).unwrap_or(i32::MAX);
+            steps.push((sql!("audit_insert"), vec![now.millis().into(), count.into(), entries.into()]));
+        }
+        steps.extend(self.leased());
+        steps.extend(self.counted(now));
+        steps.extend(self.flowed());
+        if self.moved {
+            steps.push((sql!("board_move"), Vec::new()));
+        }
+        let wrote = !steps.is_empty();
+        if !wrote && !self.begun {
+            return Ok(self.position.load(Ordering::Relaxed));
+        }
+        let records = !self.records.is_empty();
+        if records && self.sealing == Sealing::AtCommit {
+            self.ask(steps)?;
+            let position = upkeep::seal_within(&self.link)?;
+            self.position.fetch_max(position, Ordering::Relaxed);
+            steps = Vec::new();
+        }
+        steps.push(("COMMIT", Vec::new()));
+        self.ask(steps)?;
+        if self.moved {
+            self.version += 1;
+        }
+        if (self.moved || self.leaves_work)
+            && let Some(news) = &self.beside.news
+        {
+            news.tell();
+        }
+        if records && let Some(upkeep) = &self.beside.upkeep {
+            upkeep.wake();
+        }
+        self.forget_group();
+        self.leases.clear();
+        self.claims.unlock();
+        Ok(self.position.load(Ordering::Relaxed))
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        let rolled_back = !self.link.is_closed() && self.link.pipeline(vec![("ROLLBACK", Vec::new())]).is_ok();
+        if !rolled_back {
+            self.link = Link::open(&self.driver, &self.target, Kind::Writer)?;
+            self.renew_slot()?;
+        }
+        self.load()
+    }
+
+    fn check(&mut self, now: Time) -> Result<(), StoreError> {
+        let moment = now.millis().to_le_bytes().to_vec();
+        alone(&self.link, (sql!("meta_touch"), vec![moment.into()])).map(drop)
+    }
+
+    fn nudge(&mut self) {
+        self.nudged = true;
+    }
+
+    fn look(&mut self, now: Time) -> Result<(), StoreError> {
+        let rest = if self.nudged { LOOK_REST } else { LOOK_EVERY };
+        let soon = |looked: Time| now >= looked && now.since(looked) < rest;
+        if self.looked.is_some_and(soon) {
+            return Ok(());
+        }
+        self.look_at_all(now)
+    }
+
+    fn next_due(&mut self, lane: &LaneName, now: Time) -> Option<Time> {
+        self.board.next_due(lane, now)
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let look = self.looked.filter(|_| self.nudged).map(|looked| looked + LOOK_REST);
+        [look, self.next_deadline].into_iter().flatten().min()
+    }
+
+    fn reader(&self) -> Result<Reader, StoreError> {
+        Ok(Reader::new(self.driver.clone(), self.target.clone(), self.secret))
+    }
+}
+
+impl Drop for Postgres {
+    /// Leaves the slot to whoever comes next, and what its engines could not settle, if the database can still be told;
+    /// else their leases end.
+    fn drop(&mut self) {
+        if !self.link.is_closed() {
+            let _ = self.link.query("ROLLBACK", Vec::new());
+            let nodes: Vec<i64> = self.nodes.iter().map(|node| node.0).collect();
+            let _ = self.link.alone(sql!("node_end"), vec![nodes.into()]);
+            let _ = self.link.alone(sql!("slot_free"), vec![self.holder.into()]);
+        }
+    }
+}
+
+/// The answer to a question of one part.
+fn one<T>(mut answers: Vec<T>) -> Result<T, StoreError> {
+    answers.pop().ok_or_else(reader::unanswered)
+}

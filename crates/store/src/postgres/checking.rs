@@ -1,0 +1,88 @@
+//! A look over the store in a database, beside whoever uses it.
+
+use std::collections::BTreeSet;
+
+use pombo_kernel::id::{MessageId, MessageKey};
+
+use super::link::{Driver, Kind, Link};
+use super::moving::{at_one_moment, counts, expect_store, meta};
+use super::pausing::{COPYING, PAUSED};
+use super::reader::Reader;
+use super::{Target, migrate, rows, sql};
+use crate::checking::{Checkup, Counted, Evidence, Question, chain_fault, judge, unfinished_copy};
+use crate::core::Reading;
+use crate::moving::MoveError;
+use crate::rows::members;
+use crate::{Pause, StoreError, audit};
+
+/// Reads everything and changes nothing. `tell` hears what it is at.
+pub(crate) fn check(address: &Target, tell: &mut dyn FnMut(&'static str)) -> Result<Checkup, MoveError> {
+    let driver = Driver::start()?;
+    let link = Link::open(&driver, address, Kind::Upkeep)?;
+    expect_store(&link, address)?;
+    tell("messages");
+    at_one_moment(&link)?;
+    let paused = meta(&link, PAUSED)?.map(|bytes| Pause::read(&bytes)).transpose()?;
+    let counted = counts(&link)?.into_iter();
+    let rows = counted.map(|(table, count)| Counted { table, count }).collect();
+    let mut faults = match meta(&link, COPYING)? {
+        Some(_) => vec![unfinished_copy()],
+        None => judge(&mut Beside(&link))?,
+    };
+    link.query("COMMIT", Vec::new())?;
+    tell("the audit chain");
+    let secret = migrate::secret(&link)?;
+    let verified = Reader::new(driver, address.clone(), secret).verify()?;
+    faults.extend(chain_fault(&verified));
+    let audit::Verified { blocks, records, .. } = verified;
+    Ok(Checkup {
+        schema: migrate::SCHEMA,
+        schema_known: migrate::SCHEMA,
+        rows,
+        audit_blocks: blocks,
+        audit_records: records,
+        paused,
+        faults,
+    })
+}
+
+struct Beside<'a>(&'a Link);
+
+impl Beside<'_> {
+    fn keys(&self, sql: &'static str) -> Result<Vec<i64>, StoreError> {
+        self.0.query(sql, Vec::new())?.iter().map(|row| rows::get(row, 0)).collect()
+    }
+}
+
+impl Evidence for Beside<'_> {
+    fn ask(&mut self, question: Question) -> Result<Vec<i64>, StoreError> {
+        self.keys(match question {
+            Question::Unplaced => sql!("checking/unplaced"),
+            Question::Double => sql!("checking/double"),
+            Question::Stray => sql!("checking/stray"),
+            Question::Order => sql!("checking/order"),
+            Question::Gaps => sql!("checking/gaps"),
+            Question::Blobs => sql!("checking/blobs"),
+        })
+    }
+
+    fn held(&mut self) -> Result<BTreeSet<i64>, StoreError> {
+        let mut held = BTreeSet::new();
+        for row in &self.0.query(sql!("checking/journal"), Vec::new())? {
+            let (mut keys, mut steps) = (Vec::new(), Vec::new());
+            for (key, _, step) in members(rows::get(row, 0)?) {
+                keys.push(key.0);
+                steps.push(i32::try_from(step).unwrap_or(i32::MAX));
+            }
+            for open in &self.0.query(sql!("checking/unsettled"), vec![keys.into(), steps.into()])? {
+                held.insert(rows::get(open, 0)?);
+            }
+        }
+        Ok(held)
+    }
+
+    fn id_of(&mut self, key: i64) -> Result<Option<MessageId>, StoreError> {
+        let found = self.0.query(sql!("checking/nonce"), vec![key.into()])?;
+        found.first().map(|row| Ok(MessageId::new(MessageKey(key), rows::get(row, 0)?))).transpose()
+    }
+}

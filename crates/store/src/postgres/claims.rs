@@ -1,0 +1,577 @@
+//! Claims: what is being sent, by whom, and what becomes of it when the sender is gone.
+//!
+//! The journal in the database is the truth; what is known of it here saves reading it again. Before anything is
+//! settled its journal row is locked, and a look at the row's length tells whether somebody took a part of it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use pombo_kernel::block::Probe;
+use pombo_kernel::id::MessageKey;
+use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress, QueueName};
+use pombo_kernel::time::Time;
+use pombo_kernel::turns::BITE;
+
+use super::link::{Row, Step};
+use super::walls::Guard;
+use super::{Postgres, rows, sql};
+use crate::board::{Alone, Fresh, Front, Held, QueueId, TRIED, rank_of};
+use crate::traffic::places;
+use crate::transition;
+use crate::walls::Walls as _;
+use crate::{Ask, Claimed, NodeId, Place, Settled, StoreError};
+
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    held: HashMap<MessageKey, Held>,
+    open: BTreeMap<ClaimId, Open>,
+    /// A number that no claim had yet.
+    pub(super) spare: Option<ClaimId>,
+    /// Claims that are to be taken from their holders with the next commit.
+    pub(super) disowned: Vec<ClaimKey>,
+}
+
+/// A journal row.
+#[derive(Debug)]
+struct Open {
+    node: NodeId,
+    at: Time,
+    members: Vec<u8>,
+    /// How many of the members are not settled.
+    left: usize,
+    /// Nobody else changes the row before the commit.
+    locked: bool,
+}
+
+/// A node that never lives.
+const NOBODY: NodeId = NodeId(i64::MIN);
+
+/// Whether a rank's messages were tried before, and if so, whether the destination's budget covers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tried {
+    Never,
+    WithinBudget,
+    BeyondBudget,
+}
+
+/// A message taken from the head of its queue.
+struct Head {
+    due: Time,
+    message: Arc<Message>,
+    progress: Progress,
+}
+
+impl Claims {
+    pub(super) fn forget_all(&mut self) {
+        self.held.clear();
+        self.open.clear();
+    }
+
+    /// The group is committed: others may change the journal again.
+    pub(super) fn unlock(&mut self) {
+        self.open.values_mut().for_each(|open| open.locked = false);
+    }
+
+    fn forget(&mut self, claim: ClaimId) {
+        if let Some(open) = self.open.remove(&claim) {
+            for (key, ..) in rows::members(&open.members) {
+                if self.held.get(&key).is_some_and(|held| held.claim == claim) {
+                    self.held.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// What the claim key gives a right to, if it is still valid.
+    pub(super) fn valid(&self, key: ClaimKey) -> Option<&Held> {
+        let held = self.held.get(&key.message.key())?;
+        (held.claim == key.claim && held.message.id == key.message).then_some(held)
+    }
+}
+
+pub(super) fn number_of(found: &[Row]) -> Result<ClaimId, StoreError> {
+    let row = found.first().ok_or_else(super::reader::unanswered)?;
+    Ok(ClaimId(rows::get(row, 0)?))
+}
+
+/// The bytes of a journal row without the members that `gone` picks.
+fn without(members: &[u8], mut gone: impl FnMut(MessageKey) -> bool) -> Vec<u8> {
+    let mut left = Vec::with_capacity(members.len());
+    for (key, due, steps) in rows::members(members).filter(|(key, ..)| !gone(*key)) {
+        rows::push_member(&mut left, key, due, steps);
+    }
+    left
+}
+
+/// How far a message has come, from columns round, attempts, crashes, doubtful; nothing where it was never tried.
+fn progress(row: &Row, first: usize, steps: u32) -> Result<Progress, StoreError> {
+    let count = |column| -> Result<u16, StoreError> {
+        let count: Option<i16> = rows::get(row, column)?;
+        Ok(u16::try_from(count.unwrap_or(0)).unwrap_or(0))
+    };
+    Ok(Progress {
+        round: count(first)?,
+        attempts: count(first + 1)?,
+        crashes: count(first + 2)?,
+        steps,
+        doubtful: rows::get::<Option<bool>>(row, first + 3)?.unwrap_or(false),
+    })
+}
+
+impl Postgres {
+    pub(super) fn claim_by_turns(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        if self.board.traffic.bound(&ask.rates) {
+            self.board.reseat_all(now);
+        }
+        self.end_pauses(now)?;
+        self.guard_blocks(Guard::Shared, now)?;
+        let mut claim = None;
+        let mut taken = Vec::new();
+        while taken.len() < ask.max {
+            let Some((id, alone)) = self.board.turn(&ask.lane, now) else { break };
+            let name = self.board.queue(id).name.clone();
+            let mut want = ask.max - taken.len();
+            // A queue that is alone takes all at once, unless some of it is paid for by the rest.
+            if alone == Alone::No || self.board.queue(id).retry.is_some_and(|due| due <= now) {
+                want = want.min(BITE);
+            }
+            if !self.hold_flows(&name, now)? {
+                continue;
+            }
+            let probe = match self.board.front(&name, now) {
+                Front::Open => {
+                    want = want.min(self.board.room(&name, now));
+                    None
+                }
+                Front::Probe { places, probe } => {
+                    want = 1;
+                    probe.map(|probe| (places, probe))
+                }
+                Front::Shut { .. } => {
+                    self.board.reseat(id, now);
+                    continue;
+                }
+            };
+            let claim = match claim {
+                Some(claim) => claim,
+                None => *claim.insert(self.next_claim()?),
+            };
+            let heads = match &probe {
+                None => self.take_heads(id, want, now)?,
+                Some((places, _)) => {
+                    let heads = self.take_longest_waiting(id, now)?;
+                    let Some(head) = heads.first() else { continue };
+                    if !self.start_probe(places, head.message.id.key(), now)? {
+                        let (rank, key) = (rank_of(head.message.priority, head.progress.steps), head.message.id.key());
+                        self.put_ready(id, rank, head.due, key, head.progress.steps, now);
+                        continue;
+                    }
+                    heads
+                }
+            };
+            let retries = heads.iter().filter(|head| head.progress.steps > 0).count();
+            self.board.passed(&name, heads.len() - retries, retries, now);
+            self.board.pay(id, heads.iter().map(|head| head.message.priority), now);
+            for head in heads {
+                let (places, probes) =
+                    probe.clone().map_or((Vec::new(), None), |(places, n)| (places, Some(n)));
+                self.board.probe_started(&places, now);
+                self.record(transition::claimed(&head.message, now));
+                let held = Held {
+                    claim,
+                    node: ask.node,
+                    at: now,
+                    due: head.due,
+                    message: head.message,
+                    progress: head.progress,
+                    probes: places,
+                };
+                taken.push((held, probes));
+            }
+        }
+        match claim {
+            Some(claim) => Ok(self.hold(claim, taken, now)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    pub(super) fn next_claim(&mut self) -> Result<ClaimId, StoreError> {
+        let found = self.ask_one(sql!("claim_next"), Vec::new())?;
+        let row = found.first().ok_or_else(super::reader::unanswered)?;
+        Ok(ClaimId(rows::get(row, 0)?))
+    }
+
+    /// Writes the journal row of a claim and remembers who holds what.
+    pub(super) fn hold(&mut self, claim: ClaimId, taken: Vec<(Held, Option<Probe>)>, now: Time) -> Vec<Claimed> {
+        let Some((first, _)) = taken.first() else { return Vec::new() };
+        let node = first.node;
+        let mut members = Vec::with_capacity(taken.len() * rows::MEMBER);
+        for (held, _) in &taken {
+            rows::push_member(&mut members, held.message.id.key(), held.due, held.progress.steps);
+        }
+        self.writes.claim(claim, node, now, members.clone());
+        // Written by this very transaction, so that nobody else can have it.
+        let open = Open { node, at: now, members, left: taken.len(), locked: true };
+        self.claims.open.insert(claim, open);
+        let claimed = taken.into_iter().map(|(held, probe)| {
+            let given = Claimed {
+                key: ClaimKey { message: held.message.id, claim },
+                message: held.message.clone(),
+                progress: held.progress,
+                claimed_at: now,
+                probe,
+            };
+            self.claims.held.insert(held.message.id.key(), held);
+            given
+        });
+        claimed.collect()
+    }
+
+    /// Takes up to `want` heads, up to `retries` of what was tried before ahead of what was not.
+    fn take_heads(&mut self, id: QueueId, want: usize, now: Time) -> Result<Vec<Head>, StoreError> {
+        let name = self.board.queue(id).name.clone();
+        let mut retries = self.board.traffic.retry_room(&places(&name)[1], now);
+        let queue = self.board.queue(id);
+        let due = |first: Option<Time>| first.is_some_and(|first| first <= now);
+        if !due(queue.stored) && !due(queue.retry) {
+            return Ok(self.take_fresh(id, want, now));
+        }
+        if !self.board.queue(id).fresh.is_empty() {
+            self.store_fresh_of(id, now);
+        }
+        self.flush_ready(now)?;
+        let ranks = self.board.queue(id).ranks;
+        let mut heads = Vec::new();
+        // At each priority what was tried before goes first, as far as its budget reaches; beyond that it goes last.
+        let within = (0..TRIED).flat_map(|rank| [(rank + TRIED, Tried::WithinBudget), (rank, Tried::Never)]);
+        let order = within.chain((TRIED..2 * TRIED).map(|rank| (rank, Tried::BeyondBudget)));
+        for (rank, tried) in order.filter(|(rank, _)| ranks & (1 << rank) != 0) {
+            let left = want - heads.len();
+            let left = if tried == Tried::WithinBudget { left.min(retries) } else { left };
+            if left == 0 {
+                continue;
+            }
+            let before = heads.len();
+            self.read_heads(id, rank, left, &name, now, &mut heads)?;
+            if tried == Tried::WithinBudget {
+                retries -= heads.len() - before;
+            }
+        }
+        if heads.len() < want {
+            self.find_next_due(id, ranks, now)?;
+        }
+        Ok(heads)
+    }
+
+    /// Rows of `ready` that the group has gathered must be there before others of their queue are taken.
+    fn flush_ready(&mut self, now: Time) -> Result<(), StoreError> {
+        if self.writes.ready.is_empty() { Ok(()) } else { self.flush(now) }
+    }
+
+    /// The one message that has waited longest, whatever its rank: so one message cannot be the only probe.
+    fn take_longest_waiting(&mut self, id: QueueId, now: Time) -> Result<Vec<Head>, StoreError> {
+        self.store_fresh_of(id, now);
+        self.flush_ready(now)?;
+        let ranks = self.board.queue(id).ranks;
+        let firsts = self.first_rows(id, ranks)?;
+        let longest = firsts.into_iter().filter(|(due, ..)| *due <= now).min();
+        let mut heads = Vec::new();
+        if let Some((.., rank)) = longest {
+            let name = self.board.queue(id).name.clone();
+            self.read_heads(id, rank, 1, &name, now, &mut heads)?;
+        }
+        self.find_next_due(id, ranks, now)?;
+        Ok(heads)
+    }
+
+    /// The first row of each of these ranks: due, key, rank.
+    fn first_rows(&mut self, id: QueueId, ranks: u32) -> Result<Vec<(Time, i64, i64)>, StoreError> {
+        let some: Vec<i16> = (0..2 * TRIED)
+            .filter(|rank| ranks & (1 << rank) != 0)
+            .map(|rank| i16::try_from(rank).unwrap_or(0))
+            .collect();
+        if some.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = self.ask_one(sql!("ready_first"), vec![id.into(), some.into()])?;
+        let read = |row| {
+            Ok((rows::time(row, 1)?, rows::get(row, 2)?, i64::from(rows::get::<i16>(row, 0)?)))
+        };
+        found.iter().map(read).collect()
+    }
+
+    /// Looks up the earliest row of a queue, among the ranks that may have any.
+    fn find_next_due(&mut self, id: QueueId, ranks: u32, now: Time) -> Result<(), StoreError> {
+        let firsts = self.first_rows(id, ranks)?;
+        let queue = self.board.queue(id);
+        (queue.stored, queue.retry, queue.ranks) = (None, None, 0);
+        for (due, _, rank) in firsts {
+            queue.see(rank, due);
+        }
+        self.board.reseat(id, now);
+        Ok(())
+    }
+
+    /// Takes up to `most` due rows from the front of a rank.
+    fn read_heads(
+        &mut self,
+        id: QueueId,
+        rank: i64,
+        most: usize,
+        name: &Arc<QueueName>,
+        now: Time,
+        into: &mut Vec<Head>,
+    ) -> Result<(), StoreError> {
+        let rank = i16::try_from(rank).unwrap_or(i16::MAX);
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let values = vec![id.into(), rank.into(), now.millis().into(), most.into()];
+        for row in &self.ask_one(sql!("claim_heads"), values)? {
+            let steps = rows::number::<i32, u32>(row, 1)?;
+            into.push(Head {
+                due: rows::time(row, 0)?,
+                message: Arc::new(rows::message(row, 2, name.clone())?),
+                progress: progress(row, 12, steps)?,
+            });
+        }
+        Ok(())
+    }
+
+    /// The group's own messages, which no disk has seen: handed on without being read back.
+    fn take_fresh(&mut self, id: QueueId, want: usize, now: Time) -> Vec<Head> {
+        let queue = self.board.queue(id);
+        let order = |fresh: &Fresh| (fresh.rank, fresh.due, fresh.key);
+        let (mut due, mut left): (Vec<Fresh>, Vec<Fresh>) =
+            std::mem::take(&mut queue.fresh).into_iter().partition(|fresh| fresh.due <= now);
+        if !due.is_sorted_by_key(order) {
+            due.sort_by_key(order);
+        }
+        left.extend(due.split_off(want.min(due.len())));
+        queue.fresh_due = left.iter().map(|fresh| fresh.due).min();
+        queue.fresh = left;
+        self.board.reseat(id, now);
+        due.into_iter()
+            .map(|fresh| Head { due: fresh.due, message: fresh.message, progress: Progress::default() })
+            .collect()
+    }
+
+    /// Has the journal rows of these claims as they are, and keeps them so until the commit.
+    pub(super) fn recall(
+        &mut self,
+        claims: impl Iterator<Item = ClaimId>,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let locked = |claim: &ClaimId| self.claims.open.get(claim).is_some_and(|open| open.locked);
+        let wanted: BTreeSet<ClaimId> = claims.filter(|claim| !locked(claim)).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        // Where the journal has to be read, it must say what this group has made of it.
+        let unknown = wanted.iter().any(|claim| !self.claims.open.contains_key(claim));
+        if unknown && !(self.writes.shrunk.is_empty() && self.writes.settled_claims.is_empty()) {
+            self.flush(now)?;
+        }
+        let ids: Vec<i64> = wanted.iter().map(|claim| claim.0).collect();
+        let mut gone = wanted;
+        let mut strange: Vec<i64> = Vec::new();
+        for row in &self.ask_one(sql!("claim_lock"), vec![ids.into()])? {
+            let (claim, length) = (ClaimId(rows::get(row, 0)?), rows::number::<i32, usize>(row, 1)?);
+            gone.remove(&claim);
+            match self.claims.open.get_mut(&claim).filter(|open| open.members.len() == length) {
+                Some(open) => open.locked = true,
+                None => strange.push(claim.0),
+            }
+        }
+        gone.into_iter().for_each(|claim| self.claims.forget(claim));
+        if strange.is_empty() {
+            return Ok(());
+        }
+        let rows = self.ask_one(sql!("claim_rows"), vec![strange.into()])?;
+        for (claim, open, held) in self.read_journal(&rows, now)? {
+            self.claims.forget(claim);
+            self.claims.held.extend(held.into_iter().map(|held| (held.message.id.key(), held)));
+            self.claims.open.insert(claim, open);
+        }
+        Ok(())
+    }
+
+    /// Journal rows (id, node, at, members), which we have locked, and what of each is not settled.
+    fn read_journal(
+        &mut self,
+        found: &[Row],
+        now: Time,
+    ) -> Result<Vec<(ClaimId, Open, Vec<Held>)>, StoreError> {
+        self.flush(now)?;
+        let (mut keys, mut steps): (Vec<i64>, Vec<i32>) = (Vec::new(), Vec::new());
+        let mut journal = Vec::with_capacity(found.len());
+        for row in found {
+            let (claim, node, at) = (ClaimId(rows::get(row, 0)?), NodeId(rows::get(row, 1)?), rows::time(row, 2)?);
+            let members: Vec<u8> = rows::get(row, 3)?;
+            for (key, _, step) in rows::members(&members) {
+                keys.push(key.0);
+                steps.push(i32::try_from(step).unwrap_or(i32::MAX));
+            }
+            journal.push((claim, Open { node, at, members, left: 0, locked: true }, Vec::new()));
+        }
+        let probed = (sql!("block_probes"), vec![keys.clone().into()]);
+        let answers = self.ask(vec![(sql!("claim_members"), vec![keys.into(), steps.into()]), probed])?;
+        let [members, probed] = answers.as_slice() else { return Err(super::reader::unanswered()) };
+        let mut probes: HashMap<MessageKey, Vec<Place>> = HashMap::new();
+        for row in probed {
+            if let (place, _, Some(key)) = rows::block(row)? {
+                probes.entry(MessageKey(key)).or_default().push(place);
+            }
+        }
+        // By key and steps: one that was settled here may be in flight again under a later claim.
+        let mut unsettled: HashMap<(MessageKey, u32), (Arc<Message>, Progress)> = HashMap::new();
+        for row in members {
+            let message = Arc::new(rows::stored(row)?.message);
+            let progress = progress(row, 18, rows::number::<i32, u32>(row, 17)?)?;
+            unsettled.insert((message.id.key(), progress.steps), (message, progress));
+        }
+        for (claim, open, held) in &mut journal {
+            for (key, due, steps) in rows::members(&open.members) {
+                if let Some((message, progress)) = unsettled.get(&(key, steps)) {
+                    held.push(Held {
+                        claim: *claim,
+                        node: open.node,
+                        at: open.at,
+                        due,
+                        message: message.clone(),
+                        progress: *progress,
+                        probes: probes.get(&key).cloned().unwrap_or_default(),
+                    });
+                }
+            }
+            open.left = held.len();
+        }
+        Ok(journal)
+    }
+
+    /// Claims whose node has no lease any more, oldest first.
+    pub(super) fn take_over_lost(
+        &mut self,
+        node: NodeId,
+        max: usize,
+        now: Time,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        self.part_with_disowned(now)?;
+        self.guard_blocks(Guard::Shared, now)?;
+        if max == 0 || self.board.paused {
+            return Ok(Vec::new());
+        }
+        self.flush(now)?;
+        let mut steps: Vec<Step> = self.leased().into_iter().collect();
+        steps.push((sql!("claim_lost"), vec![now.millis().into()]));
+        let found = self.ask(steps)?.pop().unwrap_or_default();
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut journal = self.read_journal(&found, now)?;
+        let mut lost: Vec<Held> = journal.iter_mut().flat_map(|(.., held)| std::mem::take(held)).collect();
+        lost.sort_by_key(|held| (held.claim, held.message.id));
+        lost.truncate(max);
+        let taken: HashMap<MessageKey, ClaimId> =
+            lost.iter().map(|held| (held.message.id.key(), held.claim)).collect();
+        for (old, open, _) in journal {
+            let mine = |key: MessageKey| taken.get(&key) == Some(&old);
+            let count = rows::members(&open.members).filter(|(key, ..)| mine(*key)).count();
+            self.claims.forget(old);
+            if count == open.left {
+                self.writes.settled_claims.push(old.0);
+            } else if count > 0 {
+                self.writes.shrunk.insert(old, without(&open.members, mine));
+            }
+        }
+        if lost.is_empty() {
+            return Ok(Vec::new());
+        }
+        for held in lost.iter().filter(|held| !held.probes.is_empty()) {
+            self.end_probe(held, now)?;
+        }
+        let claim = self.next_claim()?;
+        let mut held = Vec::with_capacity(lost.len());
+        for one in lost {
+            self.record(transition::taken_over(&one.message, now));
+            held.push((Held { claim, node, at: now, probes: Vec::new(), ..one }, None));
+        }
+        Ok(self.hold(claim, held, now))
+    }
+
+    /// Takes messages from holders who were never told of them, so that the next take-over finds them.
+    pub(super) fn part_with_disowned(&mut self, now: Time) -> Result<(), StoreError> {
+        if self.claims.disowned.is_empty() {
+            return Ok(());
+        }
+        let disowned = std::mem::take(&mut self.claims.disowned);
+        self.recall(disowned.iter().map(|key| key.claim), now)?;
+        for key in disowned {
+            let Some(held) = self.claims.valid(key).cloned() else { continue };
+            self.leave_journal(&held);
+            self.let_go(&held, now)?;
+            let claim = self.next_claim()?;
+            self.hold(claim, vec![(Held { claim, node: NOBODY, ..held }, None)], now);
+        }
+        Ok(())
+    }
+
+    /// Ends the hold on a message that is settled; its journal row goes with the last one.
+    pub(super) fn let_go(&mut self, held: &Held, now: Time) -> Result<(), StoreError> {
+        self.claims.held.remove(&held.message.id.key());
+        if !held.probes.is_empty() {
+            self.end_probe(held, now)?;
+        }
+        if let Some(open) = self.claims.open.get_mut(&held.claim) {
+            open.left -= 1;
+            if open.left == 0 {
+                self.claims.open.remove(&held.claim);
+                self.writes.shrunk.remove(&held.claim);
+                self.writes.settled_claims.push(held.claim.0);
+            }
+        }
+        Ok(())
+    }
+
+    /// The message is no longer among its journal row's, though it is not settled.
+    fn leave_journal(&mut self, held: &Held) {
+        let key = held.message.id.key();
+        if let Some(open) = self.claims.open.get_mut(&held.claim).filter(|open| open.left > 1) {
+            open.members = without(&open.members, |member| member == key);
+            self.writes.shrunk.insert(held.claim, open.members.clone());
+        }
+    }
+
+    pub(super) fn release_some(&mut self, keys: &[ClaimKey], now: Time) -> Result<Vec<Settled>, StoreError> {
+        self.recall(keys.iter().map(|key| key.claim), now)?;
+        let mut answers = Vec::with_capacity(keys.len());
+        for key in keys {
+            let Some(held) = self.claims.valid(*key).cloned() else {
+                answers.push(Settled::Stale);
+                continue;
+            };
+            self.leave_journal(&held);
+            self.let_go(&held, now)?;
+            self.wait_again(&held, held.due, held.progress.steps, now)?;
+            self.record(transition::released(&held.message, now));
+            answers.push(Settled::Done);
+        }
+        Ok(answers)
+    }
+
+    /// Puts a message that was being sent back among the waiting.
+    pub(super) fn wait_again(
+        &mut self,
+        held: &Held,
+        due: Time,
+        steps: u32,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let message = &held.message;
+        let queue = self.queue_id(message)?;
+        self.put_ready(queue, rank_of(message.priority, steps), due, message.id.key(), steps, now);
+        if let Some(at) = message.expires_at {
+            self.writes.deadline(at, message.id.key());
+            self.note_deadline(at);
+        }
+        Ok(())
+    }
+}

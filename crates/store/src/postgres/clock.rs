@@ -1,0 +1,92 @@
+//! The database's clock, as a node knows it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pombo_kernel::time::{Clock, Span, Time};
+
+/// Differences up to this are made good by standing still; a clock that was set back further is followed at once.
+const PATIENCE: Span = Span::from_secs(1);
+
+/// Local time, corrected to the database's, which decides leases and due times for all nodes.
+///
+/// It stands still rather than step back by a little, as each look at the database would otherwise make it do.
+#[derive(Debug)]
+pub(super) struct DatabaseClock {
+    local: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What to add to the local time.
+    ahead_ms: i64,
+    told: Time,
+}
+
+impl DatabaseClock {
+    /// Agrees with the local clock until it is told otherwise.
+    pub(super) fn new(local: Arc<dyn Clock>) -> DatabaseClock {
+        DatabaseClock { local, state: Mutex::default() }
+    }
+
+    pub(super) fn local(&self) -> Time {
+        self.local.now()
+    }
+
+    /// Takes note of what the database's clock said in answer to a question that was asked at this local time.
+    /// It is thought to have looked half way between then and now.
+    pub(super) fn saw(&self, database: Time, asked: Time) {
+        let way = self.local.now().since(asked).millis() / 2;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.ahead_ms = database.millis().saturating_sub((asked + Span::from_millis(way)).millis());
+    }
+}
+
+impl Clock for DatabaseClock {
+    fn now(&self) -> Time {
+        let local = self.local.now();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Time::from_millis(local.millis().saturating_add(state.ahead_ms));
+        if now > state.told || state.told.since(now) > PATIENCE {
+            state.told = now;
+        }
+        state.told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Hand(AtomicI64);
+
+    impl Clock for Hand {
+        fn now(&self) -> Time {
+            Time::from_millis(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn the_databases_clock_is_followed_and_a_small_correction_never_goes_back() {
+        let hand = Arc::new(Hand::default());
+        let clock = DatabaseClock::new(hand.clone());
+        let at = |local: i64| {
+            hand.0.store(local, Ordering::Relaxed);
+            clock.now().millis()
+        };
+        assert_eq!(at(1_000), 1_000);
+        // Asked at 1000, answered by 1200: the database looked at about 1100 and is 900 ahead.
+        hand.0.store(1_200, Ordering::Relaxed);
+        clock.saw(Time::from_millis(2_000), Time::from_millis(1_000));
+        assert_eq!(at(1_200), 2_100);
+        // It turns out to be only 700 ahead: time stands until that is made good.
+        clock.saw(Time::from_millis(1_900), Time::from_millis(1_200));
+        assert_eq!((at(1_300), at(1_400), at(1_500)), (2_100, 2_100, 2_200));
+        // Another server, an hour behind, is followed at once.
+        clock.saw(Time::from_millis(1_500 - 3_600_000), Time::from_millis(1_500));
+        assert_eq!((at(1_500), at(1_600)), (1_500 - 3_600_000, 1_600 - 3_600_000));
+    }
+}

@@ -1,0 +1,469 @@
+//! One connection, used as a blocking one, and the little runtime that drives all of them.
+//!
+//! A link is either well or done with: after a lost connection or an answer that never came, whoever has it opens
+//! another. What was written by then is not known, and the caller must be able to live with that.
+
+mod target;
+mod value;
+
+use std::collections::HashMap;
+use std::error::Error as _;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Connection, Error, Socket, Statement};
+
+pub(super) use tokio_postgres::Row;
+
+pub use target::Target;
+pub(super) use value::Value;
+
+use crate::StoreError;
+
+/// A statement and its values.
+pub(super) type Step = (&'static str, Vec<Value>);
+
+type Wire = Connection<
+    Socket,
+    <tokio_postgres_rustls::MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream,
+>;
+
+/// What a link is for, and so what its session may do and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Group commits.
+    Writer,
+    /// Reads for people and doors, of one tenant at a time.
+    Reader,
+    /// Sealing.
+    Upkeep,
+    /// Cleaning: as the login role, since only the owner of a table may.
+    Chores,
+    /// Whoever makes and changes the schema; as the login role.
+    Owner,
+}
+
+impl Kind {
+    fn role(self) -> Option<&'static str> {
+        match self {
+            Kind::Writer | Kind::Upkeep => Some("pombo_engine"),
+            Kind::Reader => Some("pombo_reader"),
+            Kind::Chores | Kind::Owner => None,
+        }
+    }
+
+    /// Settings of the session. The server ends what a frozen process left open after ten seconds, so that nobody
+    /// waits for its locks for longer. Plans must not change with what the statistics happen to say of a table
+    /// that was empty a minute ago: whatever the writer does has its index.
+    fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Kind::Writer => &[
+                ("statement_timeout", "10000"),
+                ("lock_timeout", "5000"),
+                ("idle_in_transaction_session_timeout", "10000"),
+                ("jit", "off"),
+                ("enable_seqscan", "off"),
+                ("plan_cache_mode", "force_generic_plan"),
+                ("search_path", "pombo"),
+            ],
+            Kind::Reader => &[
+                ("statement_timeout", "15000"),
+                ("lock_timeout", "5000"),
+                ("idle_in_transaction_session_timeout", "10000"),
+                ("jit", "off"),
+                ("search_path", "pombo"),
+            ],
+            Kind::Upkeep => &[
+                ("statement_timeout", "60000"),
+                ("lock_timeout", "10000"),
+                ("idle_in_transaction_session_timeout", "10000"),
+                ("jit", "off"),
+                ("enable_seqscan", "off"),
+                ("search_path", "pombo"),
+            ],
+            Kind::Chores => &[
+                ("statement_timeout", "300000"),
+                ("lock_timeout", "2000"),
+                ("idle_in_transaction_session_timeout", "10000"),
+                ("jit", "off"),
+                ("search_path", "pombo"),
+            ],
+            Kind::Owner => &[
+                ("statement_timeout", "0"),
+                ("lock_timeout", "60000"),
+                ("idle_in_transaction_session_timeout", "60000"),
+                ("jit", "off"),
+                ("search_path", "pombo"),
+            ],
+        }
+    }
+
+    /// How long to wait for an answer at all. The server's own limits come first unless it is frozen or gone.
+    fn patience(self) -> Duration {
+        match self {
+            Kind::Writer | Kind::Reader => Duration::from_secs(20),
+            Kind::Upkeep => Duration::from_secs(70),
+            Kind::Chores => Duration::from_secs(310),
+            Kind::Owner => Duration::from_secs(24 * 3600),
+        }
+    }
+
+    fn begin(self) -> &'static str {
+        match self {
+            Kind::Reader => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            _ => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+        }
+    }
+
+    /// Whether a session of this kind writes only between `begin` and COMMIT (see `alone`).
+    ///
+    /// Statements are sent without waiting for those before them. If a BEGIN were cancelled, what follows would
+    /// otherwise be done all the same, one by one.
+    fn writes_in_transactions(self) -> bool {
+        matches!(self, Kind::Writer | Kind::Reader)
+    }
+}
+
+/// One thread that drives all connections of a store. It ends with the last of its clones.
+#[derive(Clone)]
+pub(super) struct Driver(Arc<Running>);
+
+struct Running(Option<Runtime>, Handle);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Not by dropping it, which would wait, and may not in an asynchronous context.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Driver")
+    }
+}
+
+impl Driver {
+    pub(super) fn start() -> Result<Driver, StoreError> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("pombo-postgres")
+            .enable_all()
+            .build()
+            .map_err(|error| StoreError::Unavailable(format!("cannot start a thread: {error}")))?;
+        let handle = runtime.handle().clone();
+        Ok(Driver(Arc::new(Running(Some(runtime), handle))))
+    }
+
+    pub(super) fn handle(&self) -> &Handle {
+        &self.0.1
+    }
+}
+
+/// One connection. Its calls block, so they are made by plain threads, never inside an asynchronous task.
+pub(super) struct Link {
+    driver: Driver,
+    client: Client,
+    kind: Kind,
+    pooled: bool,
+    /// The role to take, if the database has it.
+    role: Option<&'static str>,
+    /// By address and length of the text, which is static.
+    prepared: Mutex<HashMap<(usize, usize), Statement>>,
+    /// Between BEGIN and COMMIT, as far as was sent.
+    in_transaction: AtomicBool,
+    /// An answer did not come in time.
+    lost: AtomicBool,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("kind", &self.kind)
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Connects to the first host that will do, and says who answered.
+pub(super) async fn connect(target: &Target, kind: Kind) -> Result<(Client, Wire), StoreError> {
+    let mut failures = Vec::new();
+    for (nth, host) in target.hosts() {
+        let mut host = host.clone();
+        let limit = host.get_connect_timeout().copied().unwrap_or(target::CONNECT);
+        if !target.pooled() {
+            host.options(options(kind, host.get_options()));
+        }
+        let failure = match timeout(limit, host.connect(target.tls.clone())).await {
+            Ok(Ok(connected)) => {
+                target.answered(nth);
+                return Ok(connected);
+            }
+            Ok(Err(error)) => words(&error),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        failures.push(format!("{}: {failure}", target::address(&host)));
+    }
+    Err(StoreError::Unavailable(format!("cannot connect to PostgreSQL at {}", failures.join("; "))))
+}
+
+/// Settings as options of the session's start. What the URL asks for comes after ours, and only where our names
+/// are found is not for it to say.
+fn options(kind: Kind, asked: Option<&str>) -> String {
+    let ours = kind.settings().iter().map(|(name, value)| format!("-c {name}={value}"));
+    let all: Vec<_> =
+        ours.chain(asked.map(str::to_owned)).chain(["-c search_path=pombo".to_owned()]).collect();
+    all.join(" ")
+}
+
+/// Settings for one transaction. A commit must reach the disk, whatever is usual elsewhere on the server.
+fn settings(kind: Kind, role: Option<&'static str>) -> Step {
+    const SET: &str = "SELECT set_config(name, value, true) FROM unnest($1, $2) AS setting (name, value)
+        UNION ALL SELECT set_config('synchronous_commit', 'on', true)
+        WHERE current_setting('synchronous_commit') = 'off'";
+    let (mut names, mut values): (Vec<_>, Vec<_>) = kind.settings().iter().copied().unzip();
+    names.extend(role.map(|_| "role"));
+    values.extend(role);
+    (SET, vec![names.into(), values.into()])
+}
+
+const POOLER: &str = "a pooler that does not keep the settings of a session stands between";
+
+/// Refuses a session that has not got its settings. It is shared, and ours would trouble others as theirs us.
+async fn refuse_unnamed_pooler(client: &Client) -> Result<(), StoreError> {
+    const OURS: &str = "SELECT WHERE current_setting('search_path') = 'pombo'";
+    // Without a name, since a pooler may have the next step done elsewhere.
+    match client.query_typed(OURS, &[]).await {
+        Ok(rows) if rows.is_empty() => Err(StoreError::Unavailable(POOLER.to_owned())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(failure(&error)),
+    }
+}
+
+impl Link {
+    /// Connects, and takes the role of the kind if the database has it.
+    pub(super) fn open(driver: &Driver, target: &Target, kind: Kind) -> Result<Link, StoreError> {
+        let client = driver.handle().block_on(async {
+            let (client, wire) = connect(target, kind).await?;
+            tokio::spawn(wire);
+            if !target.pooled() {
+                refuse_unnamed_pooler(&client).await?;
+            }
+            Ok::<_, StoreError>(client)
+        })?;
+        let mut link = Link {
+            driver: driver.clone(),
+            client,
+            kind,
+            pooled: target.pooled(),
+            role: None,
+            prepared: Mutex::default(),
+            in_transaction: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+        };
+        const HAS: &str = "SELECT FROM pg_catalog.pg_roles WHERE rolname = $1";
+        if let Some(role) = kind.role() {
+            let has = !link.query(HAS, vec![role.into()])?.is_empty();
+            link.role = has.then_some(role);
+        }
+        if !link.pooled {
+            // What could not be an option of the start: it depends on what is there, or on being connected. A
+            // commit must reach the disk, whatever is usual elsewhere on the server.
+            const SET: &str = "SELECT set_config('role', coalesce($1, 'none'), false),
+                set_config('default_transaction_read_only', CASE WHEN $2 THEN 'on' ELSE 'off' END, false),
+                set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), false)";
+            link.query(SET, vec![link.role.into(), kind.writes_in_transactions().into()])?;
+        }
+        Ok(link)
+    }
+
+    /// What opens a transaction, to be sent before its other statements. Behind a pooler it brings the session's
+    /// settings with it, which belong to nobody between transactions.
+    ///
+    /// A reader's transaction sees one moment; the others see what is committed when each statement starts.
+    pub(super) fn begin(&self) -> Vec<Step> {
+        let mut steps = vec![(self.kind.begin(), Vec::new())];
+        if self.pooled {
+            steps.push(settings(self.kind, self.role));
+        }
+        steps
+    }
+
+    pub(super) fn query(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        Ok(self.pipeline(vec![(sql, values)])?.pop().unwrap_or_default())
+    }
+
+    /// One statement in a transaction of its own, unless one is open.
+    pub(super) fn alone(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        if self.in_transaction.load(Ordering::Relaxed) {
+            return self.query(sql, values);
+        }
+        let mut steps = self.begin();
+        steps.extend([(sql, values), ("COMMIT", Vec::new())]);
+        let mut rows = self.pipeline(steps)?;
+        rows.pop();
+        Ok(rows.pop().unwrap_or_default())
+    }
+
+    /// Sends all statements at once, to be done in order; the first error is the answer.
+    ///
+    /// Each is a statement of its own: those after an error are refused only inside of a transaction. Behind a
+    /// pooler they become one transaction if none is open.
+    pub(super) fn pipeline(&self, steps: Vec<Step>) -> Result<Vec<Vec<Row>>, StoreError> {
+        let opens = |step: Option<&Step>| step.is_some_and(|(sql, _)| sql.starts_with("BEGIN"));
+        let wrap = self.pooled && !self.in_transaction.load(Ordering::Relaxed) && !opens(steps.first());
+        if !wrap {
+            return self.send(&steps);
+        }
+        let mut wrapped = self.begin();
+        let before = wrapped.len();
+        wrapped.extend(steps);
+        wrapped.push(("COMMIT", Vec::new()));
+        let mut rows = self.send(&wrapped)?;
+        rows.pop();
+        Ok(rows.split_off(before))
+    }
+
+    fn send(&self, steps: &[Step]) -> Result<Vec<Vec<Row>>, StoreError> {
+        for (sql, _) in steps {
+            match sql.split_ascii_whitespace().next() {
+                Some("BEGIN") => self.in_transaction.store(true, Ordering::Relaxed),
+                Some("COMMIT" | "ROLLBACK") => self.in_transaction.store(false, Ordering::Relaxed),
+                _ => {}
+            }
+        }
+        self.wait(async {
+            if self.pooled {
+                let typed: Vec<_> = steps.iter().map(|(_, values)| typed(values)).collect();
+                let sent =
+                    steps.iter().zip(&typed).map(|((sql, _), typed)| self.client.query_typed(sql, typed));
+                return in_order(sent).await;
+            }
+            let statements = self.statements(steps).await?;
+            let plain: Vec<_> = steps.iter().map(|(_, values)| plain(values)).collect();
+            let sent =
+                statements.iter().zip(&plain).map(|(statement, plain)| self.client.query(statement, plain));
+            in_order(sent).await
+        })
+    }
+
+    /// Statements of some text, in one go; none of them returns rows.
+    pub(super) fn script(&self, sql: &str) -> Result<(), StoreError> {
+        self.wait(self.client.batch_execute(sql))
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) || self.client.is_closed()
+    }
+
+    async fn statements(&self, steps: &[Step]) -> Result<Vec<Statement>, Error> {
+        let place = |sql: &'static str| (sql.as_ptr().addr(), sql.len());
+        let known = || self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut statements = Vec::with_capacity(steps.len());
+        for (sql, values) in steps {
+            let prepared = known().get(&place(sql)).cloned();
+            statements.push(match prepared {
+                Some(statement) => statement,
+                None => {
+                    let types: Vec<_> = values.iter().map(|value| value.of.clone()).collect();
+                    let statement = self.client.prepare_typed(sql, &types).await?;
+                    known().insert(place(sql), statement.clone());
+                    statement
+                }
+            });
+        }
+        Ok(statements)
+    }
+
+    fn wait<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, StoreError> {
+        if self.is_closed() {
+            return Err(StoreError::Unavailable("the connection to PostgreSQL is closed".to_owned()));
+        }
+        match self.driver.handle().block_on(async { timeout(self.kind.patience(), work).await }) {
+            Ok(done) => done.map_err(|error| failure(&error)),
+            Err(_) => {
+                self.lost.store(true, Ordering::Relaxed);
+                Err(StoreError::Unavailable("PostgreSQL did not answer in time".to_owned()))
+            }
+        }
+    }
+}
+
+fn plain(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
+    values.iter().map(|value| &*value.is as &(dyn ToSql + Sync)).collect()
+}
+
+fn typed(values: &[Value]) -> Vec<(&(dyn ToSql + Sync), Type)> {
+    values.iter().map(|value| (&*value.is as &(dyn ToSql + Sync), value.of.clone())).collect()
+}
+
+/// Starts each in turn, which sends it, and then waits for all of them. The first error, in that order, wins.
+async fn in_order<F>(work: impl Iterator<Item = F>) -> Result<Vec<Vec<Row>>, Error>
+where
+    F: Future<Output = Result<Vec<Row>, Error>>,
+{
+    let mut waiting: Vec<(Pin<Box<F>>, Option<_>)> = work.map(|one| (Box::pin(one), None)).collect();
+    poll_fn(|context| {
+        for (one, done) in &mut waiting {
+            if let Poll::Ready(result) = one.as_mut().poll(context) {
+                *done = Some(result);
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+    let mut all = Vec::with_capacity(waiting.len());
+    for (one, done) in waiting {
+        all.push(match done {
+            Some(result) => result,
+            None => one.await,
+        });
+    }
+    all.into_iter().collect()
+}
+
+/// What an error means for whoever wrote, by its class.
+pub(super) fn failure(error: &Error) -> StoreError {
+    match error.code() {
+        Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED) => {
+            StoreError::Again(words(error))
+        }
+        Some(&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED) => StoreError::Broken(words(error)),
+        _ => StoreError::Unavailable(words(error)),
+    }
+}
+
+/// The server's words, or the connection's, without any value: those of class 22 repeat what was written.
+fn words(error: &Error) -> String {
+    let Some(said) = error.as_db_error() else {
+        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        let hint = if cause.contains("certificate") {
+            " (name its authority with sslrootcert=FILE, or use sslmode=disable where the network is trusted)"
+        } else {
+            ""
+        };
+        return format!("{error}{cause}{hint}");
+    };
+    let code = said.code().code();
+    if code.starts_with("22") {
+        format!("wrong data ({code})")
+    } else if said.message().contains("unsupported startup parameter") {
+        format!("{POOLER}: {} ({code})", said.message())
+    } else {
+        format!("{} ({code})", said.message())
+    }
+}
+
+#[cfg(test)]
+mod tests;

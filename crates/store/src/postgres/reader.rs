@@ -1,0 +1,426 @@
+//! Reading beside the writer, on a connection of its own: a slow reader never holds up a send.
+//!
+//! What a tenant asks for is read under the tenant's row level security, so that a filter somebody forgets shows
+//! nothing rather than somebody else's rows. Only keys, the journal and what belongs to nobody are read as the engine.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use pombo_kernel::attachment::Digest;
+use pombo_kernel::block::Block;
+use pombo_kernel::delivery::LastWord;
+use pombo_kernel::id::{MessageId, MessageKey};
+use pombo_kernel::message::{AttemptFailure, ClaimId, Progress, State, StateName};
+use pombo_kernel::name::{TemplateName, Tenant};
+use pombo_kernel::time::Time;
+
+use super::link::{self, Driver, Kind, Link, Row, Target};
+use super::pausing::PAUSED;
+use super::rows::{self, Step, Stored};
+use super::{sql, templates};
+use crate::audit::{self, Record, Tip, Verified};
+use crate::core::Reading;
+use crate::{
+    ApiKey, Counted, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion,
+};
+
+/// Audit blocks read at once.
+const BLOCKS_AT_ONCE: usize = 64;
+
+/// Messages of which a page reads everything at once.
+const LINES_AT_ONCE: usize = 500;
+
+/// Stretches of 19 hours in which a page looks for a recipient at once: some seven weeks.
+const STRETCHES_AT_ONCE: i64 = 64;
+
+/// The stretch of 19 hours in which a message was accepted.
+pub(super) const fn stretch(key: MessageKey) -> i64 {
+    key.0 >> 47
+}
+
+pub struct Reader {
+    driver: Driver,
+    target: Target,
+    /// Opened by the first read, and again by the next one after it was lost.
+    link: Option<Link>,
+    secret: [u8; 32],
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("link", &self.link).finish_non_exhaustive()
+    }
+}
+
+/// Whose rows a read sees.
+pub(super) enum Whose<'a> {
+    Tenant(&'a Tenant),
+    Everybodys,
+}
+
+impl Whose<'_> {
+    /// What makes the rest of a transaction see these and no others.
+    fn step(&self) -> link::Step {
+        match self {
+            Whose::Tenant(tenant) => (sql!("read_as_tenant"), vec![tenant.as_str().into()]),
+            Whose::Everybodys => (sql!("read_as_engine"), vec![]),
+        }
+    }
+}
+
+/// Which messages are being sent: by key and steps, since a message that was settled stays listed for as long as
+/// another of its batch is not.
+type Journal = HashMap<(MessageKey, u32), (ClaimId, Time)>;
+
+impl Reader {
+    pub(super) fn new(driver: Driver, target: Target, secret: [u8; 32]) -> Reader {
+        Reader { driver, target, link: None, secret }
+    }
+
+    /// Reads with one view of the database, in one journey. The transaction ends with it, whatever happens.
+    pub(super) fn read(
+        &mut self,
+        whose: Whose<'_>,
+        asked: Vec<link::Step>,
+    ) -> Result<Vec<Vec<Row>>, StoreError> {
+        let link = match self.link.take().filter(|link| !link.is_closed()) {
+            Some(link) => link,
+            None => Link::open(&self.driver, &self.target, Kind::Reader)?,
+        };
+        let link = self.link.insert(link);
+        let mut steps = link.begin();
+        steps.push(whose.step());
+        let before = steps.len();
+        steps.extend(asked);
+        steps.push(("COMMIT", vec![]));
+        let mut rows = link.pipeline(steps)?;
+        rows.pop();
+        Ok(rows.split_off(before))
+    }
+
+    fn one(&mut self, whose: Whose<'_>, asked: link::Step) -> Result<Vec<Row>, StoreError> {
+        Ok(self.read(whose, vec![asked])?.pop().unwrap_or_default())
+    }
+
+    /// Keys that may match, newest first. They are anybody's: their messages are read as the tenant.
+    fn candidates(
+        &mut self,
+        filter: &Filter,
+        before: MessageKey,
+        limit: usize,
+    ) -> Result<Vec<MessageKey>, StoreError> {
+        let since = filter.since.map_or(MessageKey(0), MessageKey::at);
+        let bounds = || vec![before.0.into(), since.0.into(), counted(limit).into()];
+        let hashed = |text: &str| rows::keyed_hash(&self.secret, filter.tenant.as_str(), text);
+        let asked = if let Some(reference) = &filter.reference {
+            let mut values = bounds();
+            values.push(hashed(reference).into());
+            (sql!("page_by_reference"), values)
+        } else if let Some(recipient) = &filter.recipient {
+            let hash = hashed(recipient);
+            return self.candidates_to(hash, since, before, limit);
+        } else if filter.state == Some(StateName::Failed) {
+            (sql!("page_dead"), bounds())
+        } else {
+            (sql!("page_newest"), bounds())
+        };
+        keys(&self.one(Whose::Everybodys, asked)?)
+    }
+
+    /// Messages to a recipient, stretch by stretch from the newest on.
+    fn candidates_to(
+        &mut self,
+        recipient: i64,
+        since: MessageKey,
+        before: MessageKey,
+        limit: usize,
+    ) -> Result<Vec<MessageKey>, StoreError> {
+        let span = self.one(Whose::Everybodys, (sql!("page_span"), vec![]))?;
+        let ends = |row| Ok::<_, StoreError>((rows::get(row, 0)?, rows::get(row, 1)?));
+        let (Some(oldest), Some(newest)) = span.first().map_or(Ok((None, None)), ends)? else {
+            return Ok(Vec::new());
+        };
+        let last = stretch(since.max(MessageKey(oldest)));
+        let mut next = stretch(before.min(MessageKey(newest)));
+        let mut found = Vec::new();
+        while next >= last && found.len() < limit {
+            let until = last.max(next - STRETCHES_AT_ONCE + 1);
+            // The bound on keys says which months to look into.
+            let from = since.0.max(until << 47);
+            let values = vec![
+                before.0.into(),
+                from.into(),
+                counted(limit - found.len()).into(),
+                recipient.into(),
+                (until..=next).collect::<Vec<i64>>().into(),
+            ];
+            found.extend(keys(&self.one(Whose::Everybodys, (sql!("page_by_recipient"), values))?)?);
+            next = until - 1;
+        }
+        Ok(found)
+    }
+
+    /// The messages with these keys that are the tenant's, as a list shows them.
+    fn lines(
+        &mut self,
+        tenant: &Tenant,
+        keys: &[MessageKey],
+        journal: &Journal,
+    ) -> Result<HashMap<MessageKey, Line>, StoreError> {
+        let keys: Vec<i64> = keys.iter().map(|key| key.0).collect();
+        let of_keys = |sql| (sql, vec![keys.clone().into()]);
+        let asked = vec![
+            of_keys(sql!("history_last")),
+            of_keys(sql!("history_failure")),
+            of_keys(sql!("delivery_get")),
+            of_keys(sql!("message_get")),
+        ];
+        let found = self.read(Whose::Tenant(tenant), asked)?;
+        let [steps, failures, words, messages] = found.as_slice() else { return Err(unanswered()) };
+        let mut steps = by_key(steps, 17, rows::step)?;
+        let mut failures = by_key(failures, 0, |row| rows::parsed::<AttemptFailure>(row, 1))?;
+        let mut words = by_key(words, 3, |row| rows::last_word(row, 0))?;
+        let line = |row: &Row| {
+            let stored = rows::stored(row)?;
+            let key = stored.message.id.key();
+            let last = steps.remove(&key);
+            let state = state(&stored, last.as_ref(), journal);
+            Ok(Line {
+                delivery: delivery(&state, words.remove(&key)),
+                updated_at: stored.updated_at(&state, last.as_ref()),
+                progress: last.map_or(Progress::default(), |step| step.progress),
+                message: Arc::new(stored.message),
+                state,
+                last_failure: failures.remove(&key).flatten(),
+            })
+        };
+        by_key(messages, 0, line)
+    }
+}
+
+/// As many answers as questions are promised.
+pub(super) fn unanswered() -> StoreError {
+    StoreError::Broken("a statement was not answered".into())
+}
+
+fn counted(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn keys(rows: &[Row]) -> Result<Vec<MessageKey>, StoreError> {
+    rows.iter().map(|row| rows::key(row, 0)).collect()
+}
+
+/// What was found for each key, which stands in that column.
+fn by_key<T>(
+    rows: &[Row],
+    column: usize,
+    mut read: impl FnMut(&Row) -> Result<T, StoreError>,
+) -> Result<HashMap<MessageKey, T>, StoreError> {
+    rows.iter().map(|row| Ok((rows::key(row, column)?, read(row)?))).collect()
+}
+
+fn journal(rows: &[Row]) -> Result<Journal, StoreError> {
+    let mut journal = Journal::new();
+    for row in rows {
+        let (claim, at, members) = rows::journal(row)?;
+        journal.extend(rows::members(members).map(|(key, _, steps)| ((key, steps), (claim, at))));
+    }
+    Ok(journal)
+}
+
+/// Where a message stands. What has not ended and is not being sent waits.
+fn state(stored: &Stored, last: Option<&Step>, journal: &Journal) -> State {
+    if let Some(state) = last.and_then(Step::state) {
+        return state;
+    }
+    let steps = last.map_or(0, |step| step.progress.steps);
+    match journal.get(&(stored.message.id.key(), steps)) {
+        Some((claim, since)) => State::Sending { claim: *claim, since: *since },
+        None => State::Pending { due: last.and_then(|step| step.next_due).unwrap_or(stored.due) },
+    }
+}
+
+/// What a provider said later; nothing where it gave no id.
+fn delivery(state: &State, word: Option<LastWord>) -> Option<LastWord> {
+    word.filter(|_| matches!(state, State::Sent { receipt, .. } if receipt.provider_id.is_some()))
+}
+
+impl Reading for Reader {
+    fn story(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Story>, StoreError> {
+        let key = id.key();
+        let one = || vec![vec![key.0].into()];
+        let asked = vec![
+            (sql!("claim_find"), vec![key.0.to_le_bytes().as_slice().into()]),
+            Whose::Tenant(tenant).step(),
+            (sql!("history_of"), vec![key.0.into()]),
+            (sql!("delivery_get"), one()),
+            (sql!("message_get"), one()),
+        ];
+        let found = self.read(Whose::Everybodys, asked)?;
+        let [sending, _, steps, words, messages] = found.as_slice() else { return Err(unanswered()) };
+        let stored = messages.first().map(rows::stored).transpose()?;
+        let mine = |stored: &Stored| stored.message.id == id && stored.message.queue.tenant == *tenant;
+        let Some(stored) = stored.filter(mine) else { return Ok(None) };
+        let steps = steps.iter().map(rows::step).collect::<Result<Vec<_>, _>>()?;
+        let state = state(&stored, steps.last(), &journal(sending)?);
+        let word = words.first().map(|row| rows::last_word(row, 0)).transpose()?;
+        Ok(Some(Story {
+            delivery: delivery(&state, word),
+            updated_at: stored.updated_at(&state, steps.last()),
+            progress: steps.last().map_or(Progress::default(), |step| step.progress),
+            attempts: steps.into_iter().filter_map(Step::attempt).collect(),
+            message: Arc::new(stored.message),
+            state,
+        }))
+    }
+
+    /// In short reads. The journal comes first: a message that is settled after that has ended, or come further than
+    /// the journal says, by the time that its history is read; so every line is true of some moment of the call.
+    fn page(
+        &mut self,
+        filter: &Filter,
+        before: Option<MessageKey>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let until = filter.until.map_or(MessageKey(i64::MAX), MessageKey::at);
+        let mut cursor = before.unwrap_or(until).min(until);
+        let journal = journal(&self.one(Whose::Everybodys, (sql!("claim_all"), vec![]))?)?;
+        let mut lines = Vec::new();
+        let mut examined = 0;
+        let mut chunk = limit.clamp(50, LINES_AT_ONCE);
+        loop {
+            chunk = chunk.min(PAGE_SCAN - examined);
+            let keys = self.candidates(filter, cursor, chunk)?;
+            let mut found = self.lines(&filter.tenant, &keys, &journal)?;
+            for key in &keys {
+                cursor = *key;
+                let Some(line) = found.remove(key).filter(|line| filter.matches(line)) else { continue };
+                lines.push(line);
+                if lines.len() == limit {
+                    return Ok(Page { lines, next: Some(cursor) });
+                }
+            }
+            examined += keys.len();
+            if keys.len() < chunk {
+                return Ok(Page { lines, next: None });
+            }
+            if examined >= PAGE_SCAN {
+                return Ok(Page { lines, next: Some(cursor) });
+            }
+            chunk = LINES_AT_ONCE;
+        }
+    }
+
+    fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {
+        let mut tallies = Vec::new();
+        for row in &self.one(Whose::Everybodys, (sql!("tally_all"), vec![]))? {
+            let what: i16 = rows::get(row, 2)?;
+            let known = Counted::ALL.into_iter().find(|known| *known as i16 == what);
+            if let Some(what) = known {
+                let (tenant, channel) = (rows::name(row, 0)?, rows::name(row, 1)?);
+                tallies.push(Tally { tenant, channel, what, count: rows::number::<i64, u64>(row, 3)? });
+            }
+        }
+        Ok(tallies)
+    }
+
+    fn audit(&mut self, mut from: u64, max: usize) -> Result<Vec<(u64, Record)>, StoreError> {
+        let mut found = Vec::new();
+        while found.len() < max {
+            let at_once = (max - found.len()).min(BLOCKS_AT_ONCE);
+            let values = vec![i64::try_from(from).unwrap_or(i64::MAX).into(), counted(at_once).into()];
+            let blocks = self.one(Whose::Everybodys, (sql!("audit_from"), values))?;
+            for block in &blocks {
+                let position = rows::number::<i64, u64>(block, 0)?;
+                let records = audit::records(position, rows::get(block, 1)?);
+                found.extend(records.filter(|(at, _)| *at >= from).take(max - found.len()));
+            }
+            let Some(last) = blocks.last().filter(|_| blocks.len() == at_once) else { break };
+            let next = rows::number::<i64, u64>(last, 0)? + u64::from(rows::number::<i32, u32>(last, 2)?);
+            if next <= from {
+                break; // It is the last block, and ends before.
+            }
+            from = next;
+        }
+        Ok(found)
+    }
+
+    /// In short reads, since the chain only grows at its end.
+    fn verify(&mut self) -> Result<Verified, StoreError> {
+        let mut tip = Tip::default();
+        loop {
+            let from = i64::try_from(tip.sequence).unwrap_or(i64::MAX);
+            let values = vec![from.into(), counted(BLOCKS_AT_ONCE).into()];
+            let blocks = self.one(Whose::Everybodys, (sql!("audit_all"), values))?;
+            for block in &blocks {
+                match tip.follow(&rows::audit_block(block)?) {
+                    Ok(next) => tip = next,
+                    Err(broken) => {
+                        return Ok(Verified {
+                            blocks: tip.sequence,
+                            records: tip.position,
+                            broken: Some(broken),
+                        });
+                    }
+                }
+            }
+            if blocks.len() < BLOCKS_AT_ONCE {
+                return Ok(Verified { blocks: tip.sequence, records: tip.position, broken: None });
+            }
+        }
+    }
+
+    fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError> {
+        self.one(Whose::Everybodys, (sql!("key_all"), vec![]))?.iter().map(rows::api_key).collect()
+    }
+
+    fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError> {
+        let found = self.one(Whose::Everybodys, (sql!("block_all"), vec![]))?;
+        found.iter().map(|row| rows::block(row).map(|(place, block, _)| (place, block))).collect()
+    }
+
+    fn paused(&mut self) -> Result<Option<Pause>, StoreError> {
+        let found = self.one(Whose::Everybodys, (sql!("meta_get"), vec![PAUSED.into()]))?;
+        found.first().map(|row| Pause::read(rows::get(row, 0)?)).transpose()
+    }
+
+    fn template(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        version: Option<u32>,
+    ) -> Result<Option<TemplateVersion>, StoreError> {
+        let found = self.one(Whose::Tenant(tenant), templates::one(tenant, name, version))?;
+        found.first().map(templates::version).transpose()
+    }
+
+    fn templates(
+        &mut self,
+        tenant: &Tenant,
+        after: Option<&TemplateName>,
+        limit: usize,
+    ) -> Result<Vec<TemplateVersion>, StoreError> {
+        let after = after.map_or("", TemplateName::as_str);
+        let values = vec![tenant.as_str().into(), after.into(), counted(limit).into()];
+        let found = self.one(Whose::Tenant(tenant), (sql!("template_latest"), values))?;
+        found.iter().map(templates::version).collect()
+    }
+
+    fn template_versions(
+        &mut self,
+        tenant: &Tenant,
+        name: &TemplateName,
+        before: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<TemplateVersion>, StoreError> {
+        let asked = templates::versions(tenant, name, before, counted(limit));
+        self.one(Whose::Tenant(tenant), asked)?.iter().map(templates::version).collect()
+    }
+
+    fn blob(&mut self, digest: Digest) -> Result<Option<Arc<[u8]>>, StoreError> {
+        let found = self.one(Whose::Everybodys, (sql!("blob_get"), vec![digest.0.as_slice().into()]))?;
+        found.first().map(|row| rows::get::<&[u8]>(row, 0).map(Arc::from)).transpose()
+    }
+}

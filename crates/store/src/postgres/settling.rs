@@ -1,0 +1,363 @@
+//! The ends of things: settlements, cancellations, deadlines, and the turn of the next in an order.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use pombo_kernel::id::{MessageId, MessageKey};
+use pombo_kernel::lifecycle::{self, Next};
+use pombo_kernel::message::{Actor, FailureReason, Message, Progress, StateName};
+use pombo_kernel::name::Tenant;
+use pombo_kernel::time::Time;
+
+use super::link::Value;
+use super::writes::Row;
+use super::{Postgres, rows, sql};
+use crate::board::{Held, QueueId, rank, rank_of};
+use crate::rows::{Ending, Stored};
+use crate::traffic::places;
+use crate::transition;
+use crate::walls::Walls as _;
+use crate::{Cancelled, Claimed, Counted, NodeId, Settled, Settlement, StoreError};
+
+/// A message that is not being sent, as far as is known, and where it waits if so.
+struct Waiting {
+    stored: Stored,
+    progress: Progress,
+    due: Time,
+    /// It has ended.
+    over: bool,
+}
+
+impl Waiting {
+    fn key(&self) -> MessageKey {
+        self.stored.message.id.key()
+    }
+
+    fn rank(&self) -> i16 {
+        i16::try_from(rank_of(self.stored.message.priority, self.progress.steps)).unwrap_or(i16::MAX)
+    }
+
+    fn order(&self) -> Option<Vec<u8>> {
+        order_of(&self.stored.message)
+    }
+
+    /// Its row in `ready`.
+    fn place(&self) -> Vec<Value> {
+        let due = self.due.millis();
+        vec![self.stored.queue.into(), self.rank().into(), due.into(), self.key().0.into()]
+    }
+}
+
+/// What came of the wish for one message.
+pub(super) enum Taken {
+    Claimed(Claimed),
+    /// It has ended, or there is none.
+    Nothing,
+    /// It is being sent, or stands behind another of its order.
+    Busy,
+}
+
+fn order_of(message: &Message) -> Option<Vec<u8>> {
+    Some(rows::order_digest(&message.queue.tenant, message.ordering_key.as_deref()?))
+}
+
+impl Postgres {
+    pub(super) fn settle_some(
+        &mut self,
+        settlements: &[Settlement],
+        now: Time,
+    ) -> Result<Vec<Settled>, StoreError> {
+        self.recall(settlements.iter().map(|settlement| settlement.key.claim), now)?;
+        self.end_pauses(now)?;
+        let mut ended = Vec::new();
+        let mut answers = Vec::with_capacity(settlements.len());
+        for settlement in settlements {
+            let Some(held) = self.claims.valid(settlement.key).cloned() else {
+                answers.push(Settled::Stale);
+                continue;
+            };
+            let message = held.message.clone();
+            let attempt = &settlement.attempt;
+            let (reason, next_due, receipt) = match &settlement.next {
+                Next::Sent(receipt) => (None, None, Some(rows::json(receipt)?)),
+                Next::Retry { due, .. } => (None, Some(*due), None),
+                Next::Failed(reason) => (Some(*reason), None, None),
+                Next::Held { due } => (None, Some(*due), None),
+            };
+            // Words that can be made again from the row are not stored: most messages are sent at the first try.
+            let explanation = Some(attempt.explanation.as_str())
+                .filter(|said| !lifecycle::is_accepted(said, attempt.number));
+            self.writes.history(&Row {
+                key: message.id.key(),
+                tenant: &message.queue.tenant,
+                seq: held.progress.steps,
+                outcome: attempt.outcome.code(),
+                number: attempt.number,
+                progress: settlement.progress,
+                started_at: attempt.started_at,
+                finished_at: attempt.finished_at,
+                reason,
+                next_due,
+                delay: attempt.next_delay,
+                failure: attempt.failure.as_ref().map(rows::json).transpose()?,
+                receipt,
+                explanation,
+                policy: attempt.policy.as_deref(),
+                actor: None,
+            });
+            self.record(transition::settled(&message, settlement, now));
+            self.tally(&message.queue, Counted::Attempts);
+            self.let_go(&held, now)?;
+            match &settlement.next {
+                Next::Sent(receipt) => {
+                    self.tally(&message.queue, Counted::Sent);
+                    if settlement.reported {
+                        self.expect_reports(&message, receipt, now);
+                    }
+                }
+                Next::Failed(_) => self.tally(&message.queue, Counted::Failed),
+                Next::Retry { .. } => self.tally(&message.queue, Counted::Retries),
+                Next::Held { .. } => {}
+            }
+            match next_due {
+                Some(due) => self.wait_again(&held, due, settlement.progress.steps, now)?,
+                None => ended.push(message.clone()),
+            }
+            let places = places(&message.queue);
+            self.change_block(&places, settlement.block.clone(), now)?;
+            self.take_pulse(&places, &settlement.vitals, message.id.key(), now)?;
+            answers.push(Settled::Done);
+        }
+        self.finish(ended.iter().map(|message| &**message), now)?;
+        Ok(answers)
+    }
+
+    /// What every end of a message has in common: its deadline is void, and the next of its order goes.
+    fn finish<'a>(&mut self, ended: impl Iterator<Item = &'a Message>, now: Time) -> Result<(), StoreError> {
+        let (mut digests, mut keys): (Vec<Vec<u8>>, Vec<i64>) = (Vec::new(), Vec::new());
+        for message in ended {
+            if let Some(at) = message.expires_at {
+                self.writes.void_deadline(at, message.id.key());
+            }
+            if let Some(digest) = order_of(message) {
+                digests.push(digest);
+                keys.push(message.id.key().0);
+            }
+        }
+        if digests.is_empty() {
+            return Ok(());
+        }
+        self.lock_orders(&digests)?;
+        let mut free = Vec::new();
+        for row in &self.ask_one(sql!("ordered_delete"), vec![digests.into(), keys.into()])? {
+            if rows::get(row, 2)? {
+                free.push(rows::get::<Vec<u8>>(row, 0)?);
+            }
+        }
+        if free.is_empty() {
+            return Ok(());
+        }
+        let next = self.ask_one(sql!("ordered_next"), vec![free.into()])?;
+        let next = next.iter().map(|row| rows::get(row, 0)).collect::<Result<Vec<i64>, _>>()?;
+        for waiting in self.find_waiting(next)? {
+            let message = &waiting.stored.message;
+            let queue = self.queue_id(message)?;
+            self.put_ready(queue, rank(message.priority), waiting.stored.due, waiting.key(), 0, now);
+        }
+        Ok(())
+    }
+
+    /// Messages by their keys, in that order, and where each would wait.
+    fn find_waiting(&mut self, keys: Vec<i64>) -> Result<Vec<Waiting>, StoreError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found: HashMap<MessageKey, Waiting> = HashMap::new();
+        for row in &self.ask_one(sql!("stored_some"), vec![keys.clone().into()])? {
+            let stored = rows::stored(row)?;
+            let last: Option<i32> = rows::get(row, 17)?;
+            let (progress, outcome, next_due) = match last {
+                None => (Progress::default(), None, None),
+                Some(seq) => {
+                    let progress = Progress {
+                        round: rows::number::<i16, u16>(row, 19)?,
+                        attempts: rows::number::<i16, u16>(row, 20)?,
+                        crashes: rows::number::<i16, u16>(row, 21)?,
+                        steps: seq.unsigned_abs().saturating_add(1),
+                        doubtful: rows::get(row, 22)?,
+                    };
+                    (progress, Some(rows::get::<i16>(row, 18)?), rows::some_time(row, 23)?)
+                }
+            };
+            let due = next_due.unwrap_or(stored.due);
+            let over = outcome.is_some() && next_due.is_none();
+            found.insert(stored.message.id.key(), Waiting { stored, progress, due, over });
+        }
+        Ok(keys.into_iter().filter_map(|key| found.remove(&MessageKey(key))).collect())
+    }
+
+    pub(super) fn cancel_one(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Cancelled, StoreError> {
+        self.flush(now)?;
+        let Some(waiting) = self.find_own(tenant, id)? else { return Ok(Cancelled::NotFound) };
+        // Its order first, so that its turn does not come meanwhile.
+        if let Some(digest) = waiting.order() {
+            self.lock_orders(&[digest])?;
+        }
+        // What was read may be old by now: whoever took it meanwhile has committed, or gives it back to us.
+        let Some(waiting) = self.find_own(tenant, id)? else { return Ok(Cancelled::NotFound) };
+        if waiting.over {
+            return Ok(Cancelled::TooLate(self.ending(id)?));
+        }
+        let taken = !self.ask_one(sql!("ready_wait"), waiting.place())?.is_empty();
+        if !taken && !self.waits_in_order(std::slice::from_ref(&waiting))?.contains(&id.key()) {
+            return Ok(Cancelled::TooLate(self.ending(id)?));
+        }
+        self.end_waiting(&waiting, &Ending::Cancelled(by.clone()), now);
+        self.record(transition::cancelled(&waiting.stored.message, by, now));
+        self.tally(&waiting.stored.message.queue, Counted::Cancelled);
+        self.finish(std::iter::once(&waiting.stored.message), now)?;
+        Ok(Cancelled::Done)
+    }
+
+    /// Claims this very message, whatever else waits, if it waits and its turn has come.
+    pub(super) fn take_waiting(
+        &mut self,
+        node: NodeId,
+        tenant: &Tenant,
+        id: MessageId,
+        now: Time,
+    ) -> Result<Taken, StoreError> {
+        self.flush(now)?;
+        let Some(waiting) = self.find_own(tenant, id)?.filter(|waiting| !waiting.over) else {
+            return Ok(Taken::Nothing);
+        };
+        if self.ask_one(sql!("ready_wait"), waiting.place())?.is_empty() {
+            return Ok(Taken::Busy);
+        }
+        let claim = self.next_claim()?;
+        let Waiting { stored, progress, due, .. } = waiting;
+        let message = Arc::new(stored.message);
+        self.record(transition::claimed(&message, now));
+        let held = Held { claim, node, at: now, due, message, progress, probes: Vec::new() };
+        Ok(self.hold(claim, vec![(held, None)], now).pop().map_or(Taken::Busy, Taken::Claimed))
+    }
+
+    fn find_own(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Waiting>, StoreError> {
+        let found = self.find_waiting(vec![id.key().0])?.pop();
+        Ok(found.filter(|it| it.stored.message.id == id && it.stored.message.queue.tenant == *tenant))
+    }
+
+    /// The state of a message that does not wait.
+    fn ending(&mut self, id: MessageId) -> Result<StateName, StoreError> {
+        let last = self.ask_one(sql!("history_last"), vec![vec![id.key().0].into()])?;
+        let step = last.first().map(rows::step).transpose()?;
+        Ok(step.and_then(|step| step.ending()).unwrap_or(StateName::Sending))
+    }
+
+    /// Those of them that stand behind another of their order.
+    fn waits_in_order(&mut self, some: &[Waiting]) -> Result<HashSet<MessageKey>, StoreError> {
+        let (mut digests, mut keys): (Vec<Vec<u8>>, Vec<i64>) = (Vec::new(), Vec::new());
+        for waiting in some {
+            if let Some(digest) = waiting.order() {
+                digests.push(digest);
+                keys.push(waiting.key().0);
+            }
+        }
+        if digests.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let found = self.ask_one(sql!("ordered_waits"), vec![digests.into(), keys.into()])?;
+        found.iter().map(|row| rows::key(row, 0)).collect()
+    }
+
+    /// Ends a message that waited, without an attempt.
+    fn end_waiting(&mut self, waiting: &Waiting, ending: &Ending, now: Time) {
+        let (outcome, reason, actor) = match ending {
+            Ending::Cancelled(by) => (rows::CANCELLED, None, Some(by.0.as_str())),
+            Ending::Expired => (rows::EXPIRED, Some(FailureReason::Expired), None),
+        };
+        self.writes.history(&Row {
+            key: waiting.key(),
+            tenant: &waiting.stored.message.queue.tenant,
+            seq: waiting.progress.steps,
+            outcome,
+            number: 0,
+            progress: waiting.progress,
+            started_at: now,
+            finished_at: now,
+            reason,
+            next_due: None,
+            delay: None,
+            failure: None,
+            receipt: None,
+            explanation: None,
+            policy: None,
+            actor,
+        });
+    }
+
+    pub(super) fn expire_some(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
+        self.flush(now)?;
+        let mut expired = 0;
+        let mut after = (i64::MIN, i64::MIN);
+        while expired < max {
+            let most = i64::try_from(max - expired).unwrap_or(i64::MAX);
+            let values = vec![now.millis().into(), after.0.into(), after.1.into(), most.into()];
+            let due = self.ask_one(sql!("expiry_due"), values)?;
+            let due = due.iter().map(|row| Ok((rows::get(row, 0)?, rows::get(row, 1)?)));
+            let due = due.collect::<Result<Vec<(i64, i64)>, StoreError>>()?;
+            let Some(last) = due.last() else { break };
+            after = *last;
+            expired += self.expire_these(&due, now)?;
+        }
+        self.flush(now)?;
+        let next = self.ask_one(sql!("expiry_next"), Vec::new())?;
+        let next = next.first().map(|row| rows::time(row, 0)).transpose()?;
+        // What another is looking at, or about to send, is looked at again in a while.
+        self.next_deadline = next.map(|next| if next <= now && expired < max { now + super::LOOK_EVERY } else { next });
+        Ok(expired)
+    }
+
+    fn expire_these(&mut self, due: &[(i64, i64)], now: Time) -> Result<usize, StoreError> {
+        let some = self.find_waiting(due.iter().map(|(_, key)| *key).collect())?;
+        let orders: Vec<Vec<u8>> = some.iter().filter_map(Waiting::order).collect();
+        if !orders.is_empty() {
+            self.lock_orders(&orders)?;
+        }
+        let queues: Vec<QueueId> = some.iter().map(|it| it.stored.queue).collect();
+        let ranks: Vec<i16> = some.iter().map(Waiting::rank).collect();
+        let dues: Vec<i64> = some.iter().map(|it| it.due.millis()).collect();
+        let keys: Vec<i64> = some.iter().map(|it| it.key().0).collect();
+        let places = || vec![queues.clone().into(), ranks.clone().into(), dues.clone().into(), keys.clone().into()];
+        let found = self.ask(vec![(sql!("ready_take"), places()), (sql!("ready_see"), places())])?;
+        let [taken, seen] = found.as_slice() else { return Err(super::reader::unanswered()) };
+        let keys_of = |rows: &[super::link::Row]| {
+            rows.iter().map(|row| rows::key(row, 0)).collect::<Result<HashSet<_>, _>>()
+        };
+        let (taken, others) = (keys_of(taken)?, keys_of(seen)?);
+        let behind = self.waits_in_order(&some)?;
+        let mut ended = Vec::new();
+        for waiting in some {
+            let key = waiting.key();
+            if !waiting.over && (taken.contains(&key) || behind.contains(&key)) {
+                self.end_waiting(&waiting, &Ending::Expired, now);
+                self.record(transition::expired(&waiting.stored.message, now));
+                self.tally(&waiting.stored.message.queue, Counted::Failed);
+                ended.push(waiting.stored.message);
+            } else if !others.contains(&key)
+                && let Some(at) = waiting.stored.message.expires_at
+            {
+                // It is being sent: its settlement decides; if it comes back unsent, so does its deadline.
+                self.writes.void_deadline(at, key);
+            }
+        }
+        self.finish(ended.iter(), now)?;
+        Ok(ended.len())
+    }
+}

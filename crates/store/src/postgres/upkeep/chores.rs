@@ -1,0 +1,270 @@
+//! Cleaning: dead rows, months that come and go, counters of the past, and a word to whoever is in the way.
+
+use std::collections::HashMap;
+
+use pombo_kernel::time::{Span, Time};
+use tracing::{debug, info, warn};
+
+use super::super::link::{Link, Row, Step};
+use super::super::migrate;
+use super::super::month::{BY_MONTH, Month};
+use super::super::sql;
+use crate::StoreError;
+use crate::rows::members;
+
+/// What is written and deleted all the time, with how many dead rows are too many if hardly any other is there.
+///
+/// Autovacuum comes once a minute at best; a burst makes a million dead rows in that time.
+const LIVE: [(&str, i64); 12] = [
+    ("ready", 5_000),
+    ("ordered", 5_000),
+    ("expiry", 5_000),
+    ("inbox", 5_000),
+    ("command", 5_000),
+    ("claim", 1_000),
+    ("tally", 2_000),
+    ("flow", 1_000),
+    ("node", 1_000),
+    ("office", 1_000),
+    ("board", 1_000),
+    ("audit_tip", 1_000),
+];
+/// What a backlog leaves behind in indexes, which vacuum empties and does not make shorter, is worth building them
+/// anew from here on, if the table is so small by now that it takes a moment.
+const INDEX_LARGE: i64 = 8 << 20;
+const TABLE_SMALL: i64 = 4 << 20;
+/// How long to leave a table alone that could not be cleaned.
+const REST: Span = Span::from_secs(2);
+const REST_MAX: Span = Span::from_mins(1);
+
+const HOLDERS_EVERY: Span = Span::from_mins(1);
+const MONTHS_EVERY: Span = Span::from_hours(1);
+const FOLD_EVERY: Span = Span::from_mins(10);
+const BLOBS_AT_ONCE: usize = 100;
+/// Whoever counts for an hour that ended longer ago than this has a clock that is wrong.
+const HOURS_KEPT: i64 = 2;
+
+/// What was done when, by the database's clock.
+pub(super) struct Chores {
+    retention: Option<Span>,
+    holders: Option<Time>,
+    months: Option<Time>,
+    folded: Option<Time>,
+    /// Tables that a vacuum did not help, since when and for how long they are left alone.
+    resting: HashMap<&'static str, (Time, Span)>,
+}
+
+/// Whether it is time again; also when the clock was set back.
+fn again(last: &mut Option<Time>, every: Span, now: Time) -> bool {
+    let due = last.is_none_or(|last| now < last || now.since(last) >= every);
+    if due {
+        *last = Some(now);
+    }
+    due
+}
+
+impl Chores {
+    pub(super) fn new(retention: Option<Span>) -> Chores {
+        Chores { retention, holders: None, months: None, folded: None, resting: HashMap::new() }
+    }
+
+    /// Does what is due. A chore that fails does not keep the others from being done, unless the connection is gone.
+    pub(super) fn round(&mut self, link: &Link, now: Time) -> Result<(), StoreError> {
+        told("dead rows could not be removed", link, self.vacuum(link, now))?;
+        if again(&mut self.holders, HOLDERS_EVERY, now) {
+            told("nobody knows what is in the way of cleaning", link, name_the_oldest_holder(link))?;
+        }
+        if again(&mut self.months, MONTHS_EVERY, now) {
+            told("the partitions of the coming months could not be made", link, make_months(link, now))?;
+            if let Some(retention) = self.retention {
+                told("old months could not be dropped", link, drop_months(link, retention, now))?;
+            }
+        }
+        if again(&mut self.folded, FOLD_EVERY, now) {
+            told("counters of the past could not be added up", link, fold(link, now))?;
+        }
+        Ok(())
+    }
+
+    /// Removes dead rows where there are too many, so that what is live stays small.
+    pub(super) fn vacuum(&mut self, link: &Link, now: Time) -> Result<(), StoreError> {
+        let sizes = sizes(link)?;
+        for (table, floor) in LIVE {
+            let Some(size) = sizes.get(table) else { continue };
+            if size.dead < floor + size.live / 5 {
+                self.resting.remove(table);
+                shrink(link, table, size)?;
+                continue;
+            }
+            if self.resting.get(table).is_some_and(|(since, rest)| now >= *since && now.since(*since) < *rest)
+            {
+                continue;
+            }
+            link.script(&format!("VACUUM (SKIP_LOCKED) pombo.{table}"))?;
+            let left = self::sizes(link)?.get(table).map_or(0, |size| size.dead);
+            if left > size.dead / 2 {
+                // Somebody may still see them. They stay until that ends, however often we come.
+                let rest = self.resting.get(table).map_or(REST, |(_, rest)| rest.doubled(1).min(REST_MAX));
+                self.resting.insert(table, (now, rest));
+            } else {
+                self.resting.remove(table);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A table's rows, as far as the server has counted them, and bytes.
+struct Size {
+    dead: i64,
+    live: i64,
+    table: i64,
+    indexes: i64,
+}
+
+fn sizes(link: &Link) -> Result<HashMap<String, Size>, StoreError> {
+    let names: Vec<_> = LIVE.iter().map(|(table, _)| *table).collect();
+    let rows = link.query(sql!("upkeep_tables"), vec![names.into()])?;
+    let size =
+        |row: &Row| Size { dead: row.get(1), live: row.get(2), table: row.get(3), indexes: row.get(4) };
+    Ok(rows.iter().map(|row| (row.get(0), size(row))).collect())
+}
+
+/// Builds the indexes of a table anew that a backlog has left large. Whoever writes waits for it, for some milliseconds;
+/// where it would have to wait itself, it is left for later.
+fn shrink(link: &Link, table: &str, size: &Size) -> Result<(), StoreError> {
+    if size.indexes < INDEX_LARGE || size.table > TABLE_SMALL || size.indexes < 4 * size.table {
+        return Ok(());
+    }
+    let text = format!("SET LOCAL lock_timeout = '100ms'; REINDEX TABLE pombo.{table}");
+    match migrate::within(link, |link| link.script(&text)) {
+        Err(error) if link.is_closed() => Err(error),
+        Err(error) => {
+            debug!(%error, table, "indexes stay large for now");
+            Ok(())
+        }
+        Ok(()) => {
+            info!(table, bytes = size.indexes, "indexes that a backlog had left were built anew");
+            Ok(())
+        }
+    }
+}
+
+/// Passes on a failure that leaves no connection, and tells of others.
+fn told(what: &str, link: &Link, done: Result<(), StoreError>) -> Result<(), StoreError> {
+    match done {
+        Err(error) if link.is_closed() => Err(error),
+        Err(error) => {
+            warn!(%error, "{what}; it is tried again later");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// What keeps the server from removing dead rows, and what a person can do about it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) what: String,
+    /// A process, or a name.
+    pub(super) name: String,
+    pub(super) seconds: Option<i64>,
+    transactions: i64,
+}
+
+impl Holder {
+    fn remedy(&self) -> &'static str {
+        match self.what.as_str() {
+            "session" => "end its transaction, or the session with pg_terminate_backend(pid)",
+            "standby" => "end the long query on the standby, or turn hot_standby_feedback off there",
+            "prepared transaction" => "COMMIT PREPARED or ROLLBACK PREPARED it",
+            _ => "have its reader catch up, or drop it with pg_drop_replication_slot",
+        }
+    }
+}
+
+pub(super) fn oldest_holder(link: &Link) -> Result<Option<Holder>, StoreError> {
+    let rows = link.query(sql!("upkeep_holders"), Vec::new())?;
+    Ok(rows.first().map(|row| Holder {
+        what: row.get(0),
+        name: row.get(1),
+        seconds: row.get(2),
+        transactions: row.get::<_, Option<i64>>(3).unwrap_or_default(),
+    }))
+}
+
+fn name_the_oldest_holder(link: &Link) -> Result<(), StoreError> {
+    if let Some(holder) = oldest_holder(link)? {
+        warn!(
+            what = holder.what,
+            name = holder.name,
+            seconds = holder.seconds,
+            transactions = holder.transactions,
+            hint = holder.remedy(),
+            "an old transaction keeps PostgreSQL from removing dead rows, which makes everything slower"
+        );
+    }
+    Ok(())
+}
+
+fn make_months(link: &Link, now: Time) -> Result<(), StoreError> {
+    if migrate::owns(link)? { migrate::make_months(link, now) } else { Ok(()) }
+}
+
+/// Adds up the counters of hours past, and of processes that are gone, into one row for each counter.
+pub(super) fn fold(link: &Link, now: Time) -> Result<(), StoreError> {
+    let hour = i32::try_from(now.hour() - HOURS_KEPT).unwrap_or(i32::MAX);
+    as_engine(link, vec![(sql!("tally_fold"), vec![hour.into()])]).map(drop)
+}
+
+/// Drops whole months that ended long enough ago and of which everything is finished: with the messages, their
+/// history and whatever else is known of them. The audit stays.
+pub(super) fn drop_months(link: &Link, retention: Span, now: Time) -> Result<(), StoreError> {
+    let partitions = link.query(sql!("month_all"), Vec::new())?;
+    for month in partitions.iter().filter_map(|row| Month::named(row.get(0))) {
+        if month.plus(1).start() + retention > now || !migrate::owns(link)? || is_unfinished(link, month)? {
+            continue;
+        }
+        let (from, to) = month.keys();
+        as_engine(link, vec![(sql!("month_traces"), vec![from.0.into(), to.0.into()])])?;
+        let names = BY_MONTH.map(|table| format!("{table}_{}", month.name())).join(", ");
+        migrate::within(link, |link| link.script(&format!("DROP TABLE IF EXISTS {names}")))?;
+        info!(month = month.name(), "messages older than the retention were dropped");
+        while drop_unused_blobs(link)? == BLOBS_AT_ONCE {}
+    }
+    Ok(())
+}
+
+/// Drops some attachments that no message has any more, and answers how many it found. Whoever accepts a message with
+/// one of them just now waits for a moment, and stores it again.
+fn drop_unused_blobs(link: &Link) -> Result<usize, StoreError> {
+    let mut steps = link.begin();
+    steps.push((sql!("read_as_engine"), Vec::new()));
+    steps.push((sql!("blob_unused"), vec![i64::try_from(BLOBS_AT_ONCE).unwrap_or(i64::MAX).into()]));
+    let found = link.pipeline(steps)?.pop().unwrap_or_default();
+    let digests: Vec<Vec<u8>> = found.iter().map(|row| row.get(0)).collect();
+    link.pipeline(vec![(sql!("blob_drop"), vec![digests.into()]), ("COMMIT", Vec::new())])?;
+    Ok(found.len())
+}
+
+fn is_unfinished(link: &Link, month: Month) -> Result<bool, StoreError> {
+    let (from, to) = month.keys();
+    let asked =
+        vec![(sql!("month_unfinished"), vec![from.0.into(), to.0.into()]), (sql!("claim_all"), Vec::new())];
+    let found = as_engine(link, asked)?;
+    let [waits, journal] = &found[..] else { return Ok(true) };
+    let in_flight = |members_of: &[u8]| members(members_of).any(|(key, ..)| key >= from && key < to);
+    Ok(!waits.is_empty() || journal.iter().any(|row| in_flight(row.get("members"))))
+}
+
+/// Does steps in one transaction that may see and change every tenant's rows, as the owner of the tables may not.
+fn as_engine(link: &Link, steps: Vec<Step>) -> Result<Vec<Vec<Row>>, StoreError> {
+    let mut all = link.begin();
+    all.push((sql!("read_as_engine"), Vec::new()));
+    let before = all.len();
+    all.extend(steps);
+    all.push(("COMMIT", Vec::new()));
+    let mut rows = link.pipeline(all)?;
+    rows.pop();
+    Ok(rows.split_off(before))
+}

@@ -1,0 +1,223 @@
+//! What a group writes, gathered so that each table is told once.
+
+use std::collections::HashMap;
+
+use pombo_kernel::id::MessageKey;
+use pombo_kernel::message::{ClaimId, Draft, FailureReason, Message, Progress};
+use pombo_kernel::name::Tenant;
+use pombo_kernel::time::{Span, Time};
+
+use super::link::Step;
+use super::{rows, sql};
+use crate::board::QueueId;
+use crate::{NodeId, StoreError};
+
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    pub(super) messages: Messages,
+    pub(super) history: History,
+    pub(super) ready: Ready,
+    pub(super) claims: Claims,
+    pub(super) settled_claims: Vec<i64>,
+    /// Journal rows that lost members, and what is left of each.
+    pub(super) shrunk: HashMap<ClaimId, Vec<u8>>,
+    pub(super) deadlines: Pairs,
+    pub(super) void_deadlines: Pairs,
+    pub(super) ordered: Ordered,
+    pub(super) receipts: Receipts,
+}
+
+/// A row of `history`.
+pub(super) struct Row<'a> {
+    pub(super) key: MessageKey,
+    pub(super) tenant: &'a Tenant,
+    pub(super) seq: u32,
+    pub(super) outcome: u8,
+    pub(super) number: u16,
+    pub(super) progress: Progress,
+    pub(super) started_at: Time,
+    pub(super) finished_at: Time,
+    pub(super) reason: Option<FailureReason>,
+    pub(super) next_due: Option<Time>,
+    pub(super) delay: Option<Span>,
+    pub(super) failure: Option<String>,
+    pub(super) receipt: Option<String>,
+    pub(super) explanation: Option<&'a str>,
+    pub(super) policy: Option<&'a str>,
+    pub(super) actor: Option<&'a str>,
+}
+
+/// Columns of one table. Taking them leaves none behind.
+macro_rules! columns {
+    ($(#[$doc:meta])* $name:ident, $sql:literal, $first:ident { $($column:ident: $type:ty,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Default)]
+        pub(super) struct $name { $($column: Vec<$type>,)+ }
+
+        impl $name {
+            pub(super) fn is_empty(&self) -> bool {
+                self.$first.is_empty()
+            }
+
+            fn take(&mut self, sql: &'static str, steps: &mut Vec<Step>) {
+                if !self.is_empty() {
+                    steps.push((sql, vec![$(std::mem::take(&mut self.$column).into(),)+]));
+                }
+            }
+
+            #[allow(dead_code, reason = "some tables have two statements and name each")]
+            fn insert(&mut self, steps: &mut Vec<Step>) {
+                self.take(sql!($sql), steps);
+            }
+        }
+    };
+}
+
+columns!(Messages, "message_insert", key {
+    key: i64, nonce: i64, queue: i64, priority: i16, due: i64, send_at: Option<i64>, expires_at: Option<i64>,
+    recipient: i64, referred: Option<i64>, tenant: String, ordering_key: Option<String>, kind: Option<String>,
+    template: Option<String>, reference: Option<String>, body: Vec<u8>,
+});
+columns!(History, "history_insert", key {
+    key: i64, started_at: i64, finished_at: i64, next_due: Option<i64>, delay: Option<i64>, seq: i32,
+    outcome: i16, round: i16, number: i16, attempts: i16, crashes: i16, reason: Option<i16>, doubtful: bool,
+    tenant: String, failure: Option<String>, receipt: Option<String>, explanation: Option<String>,
+    policy: Option<String>, actor: Option<String>,
+});
+columns!(Ready, "ready_insert", key { queue: i64, rank: i16, due: i64, key: i64, steps: i32, });
+columns!(Claims, "claim_insert", id { id: i64, node: i64, at: i64, members: Vec<u8>, });
+columns!(Pairs, "expiry_insert", at { at: i64, key: i64, });
+columns!(Receipts, "receipt_put", key { slice: i64, hash: i64, key: i64, });
+columns!(Ordered, "ordered_insert", key { digest: Vec<u8>, key: i64, active: bool, });
+
+/// Numbers that PostgreSQL has only with a sign. Those beyond are cut: none of ours come near.
+fn small(number: u16) -> i16 {
+    i16::try_from(number).unwrap_or(i16::MAX)
+}
+
+fn steps_of(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+impl Writes {
+    pub(super) fn message(
+        &mut self,
+        message: &Message,
+        draft: &Draft,
+        queue: QueueId,
+        due: Time,
+        hashes: (i64, Option<i64>),
+    ) -> Result<(), StoreError> {
+        let text = |text: &Option<String>| text.as_deref().map(rows::escaped);
+        let into = &mut self.messages;
+        into.key.push(message.id.key().0);
+        into.nonce.push(message.id.nonce());
+        into.queue.push(queue);
+        into.priority.push(i16::from(message.priority.get()));
+        into.due.push(due.millis());
+        into.send_at.push(message.send_at.map(Time::millis));
+        into.expires_at.push(message.expires_at.map(Time::millis));
+        into.recipient.push(hashes.0);
+        into.referred.push(hashes.1);
+        into.tenant.push(message.queue.tenant.as_str().to_owned());
+        into.ordering_key.push(text(&message.ordering_key));
+        into.kind.push(text(&message.body.kind));
+        into.template.push(text(&message.body.template));
+        into.reference.push(text(&message.body.reference));
+        into.body.push(rows::body(&draft.body)?);
+        Ok(())
+    }
+
+    pub(super) fn history(&mut self, row: &Row<'_>) {
+        let text = |text: Option<&str>| text.map(rows::escaped);
+        let into = &mut self.history;
+        into.key.push(row.key.0);
+        into.started_at.push(row.started_at.millis());
+        into.finished_at.push(row.finished_at.millis());
+        into.next_due.push(row.next_due.map(Time::millis));
+        into.delay.push(row.delay.map(|delay| i64::try_from(delay.millis()).unwrap_or(i64::MAX)));
+        into.seq.push(steps_of(row.seq));
+        into.outcome.push(i16::from(row.outcome));
+        into.round.push(small(row.progress.round));
+        into.number.push(small(row.number));
+        into.attempts.push(small(row.progress.attempts));
+        into.crashes.push(small(row.progress.crashes));
+        into.reason.push(row.reason.map(|reason| i16::from(reason.code())));
+        into.doubtful.push(row.progress.doubtful);
+        into.tenant.push(row.tenant.as_str().to_owned());
+        into.failure.push(row.failure.clone());
+        into.receipt.push(row.receipt.clone());
+        into.explanation.push(text(row.explanation));
+        into.policy.push(text(row.policy));
+        into.actor.push(text(row.actor));
+    }
+
+    pub(super) fn ready(&mut self, queue: QueueId, rank: i64, due: Time, key: MessageKey, steps: u32) {
+        self.ready.queue.push(queue);
+        self.ready.rank.push(i16::try_from(rank).unwrap_or(i16::MAX));
+        self.ready.due.push(due.millis());
+        self.ready.key.push(key.0);
+        self.ready.steps.push(steps_of(steps));
+    }
+
+    pub(super) fn claim(&mut self, id: ClaimId, node: NodeId, at: Time, members: Vec<u8>) {
+        self.claims.id.push(id.0);
+        self.claims.node.push(node.0);
+        self.claims.at.push(at.millis());
+        self.claims.members.push(members);
+    }
+
+    pub(super) fn deadline(&mut self, at: Time, key: MessageKey) {
+        self.deadlines.at.push(at.millis());
+        self.deadlines.key.push(key.0);
+    }
+
+    pub(super) fn void_deadline(&mut self, at: Time, key: MessageKey) {
+        if let Some(nth) = self.deadlines.key.iter().position(|other| *other == key.0) {
+            self.deadlines.at.swap_remove(nth);
+            self.deadlines.key.swap_remove(nth);
+        }
+        self.void_deadlines.at.push(at.millis());
+        self.void_deadlines.key.push(key.0);
+    }
+
+    pub(super) fn ordered(&mut self, digest: Vec<u8>, key: MessageKey, active: bool) {
+        self.ordered.digest.push(digest);
+        self.ordered.key.push(key.0);
+        self.ordered.active.push(active);
+    }
+
+    pub(super) fn receipt(&mut self, slice: i64, hash: i64, key: MessageKey) {
+        self.receipts.slice.push(slice);
+        self.receipts.hash.push(hash);
+        self.receipts.key.push(key.0);
+    }
+
+    /// Whether rows name the audit row that they belong to.
+    pub(super) fn names_batch(&self) -> bool {
+        !self.messages.is_empty() || !self.history.is_empty()
+    }
+
+    /// The statements that write everything, which is then gone from here.
+    pub(super) fn take(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        self.messages.insert(&mut steps);
+        self.history.insert(&mut steps);
+        self.claims.insert(&mut steps);
+        if !self.shrunk.is_empty() {
+            let (ids, members): (Vec<i64>, Vec<Vec<u8>>) =
+                self.shrunk.drain().map(|(id, members)| (id.0, members)).unzip();
+            steps.push((sql!("claim_shrink"), vec![ids.into(), members.into()]));
+        }
+        if !self.settled_claims.is_empty() {
+            let ids = std::mem::take(&mut self.settled_claims);
+            steps.push((sql!("claim_delete"), vec![ids.into()]));
+        }
+        self.ready.insert(&mut steps);
+        self.void_deadlines.take(sql!("expiry_delete"), &mut steps);
+        self.deadlines.insert(&mut steps);
+        self.ordered.insert(&mut steps);
+        self.receipts.insert(&mut steps);
+        steps
+    }
+}

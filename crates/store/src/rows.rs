@@ -1,0 +1,150 @@
+//! What every SQL store writes and reads the same way, whatever its dialect.
+
+use pombo_kernel::id::MessageKey;
+use pombo_kernel::lifecycle;
+use pombo_kernel::message::{
+    Actor, Attempt, AttemptFailure, AttemptOutcome, Body, FailureReason, Message, Progress, State, StateName,
+};
+use pombo_kernel::reply::Receipt;
+use pombo_kernel::time::{Span, Time};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::StoreError;
+use crate::board::QueueId;
+
+pub(crate) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Broken(error.to_string()))
+}
+
+/// The body as it is stored: what has a column of its own is left out.
+pub(crate) fn body(body: &Body) -> Result<Vec<u8>, StoreError> {
+    let bare = Body { kind: None, template: None, reference: None, ..body.clone() };
+    serde_json::to_vec(&bare).map_err(|error| StoreError::Broken(error.to_string()))
+}
+
+/// A message with what the store knows of it besides.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) message: Message,
+    pub(crate) queue: QueueId,
+    /// Of the first attempt.
+    pub(crate) due: Time,
+}
+
+impl Stored {
+    /// When it came into its state.
+    pub(crate) fn updated_at(&self, state: &State, last: Option<&Step>) -> Time {
+        match state {
+            State::Sending { since, .. } => *since,
+            _ => last.map_or(self.message.created_at(), |step| step.finished_at),
+        }
+    }
+}
+
+pub(crate) const CANCELLED: u8 = 10;
+pub(crate) const EXPIRED: u8 = 11;
+const DISCARDED: u8 = 12;
+
+/// How a waiting message ends without an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Cancelled(Actor),
+    Expired,
+}
+
+/// One row of a message's history.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) outcome: u8,
+    pub(crate) number: u16,
+    pub(crate) progress: Progress,
+    pub(crate) started_at: Time,
+    pub(crate) finished_at: Time,
+    pub(crate) reason: Option<FailureReason>,
+    pub(crate) next_due: Option<Time>,
+    pub(crate) delay: Option<Span>,
+    pub(crate) failure: Option<AttemptFailure>,
+    pub(crate) receipt: Option<Receipt>,
+    pub(crate) explanation: Option<String>,
+    pub(crate) actor: Option<String>,
+    pub(crate) policy: Option<String>,
+}
+
+impl Step {
+    /// The state in which this step left the message for good, if it did.
+    pub(crate) fn ending(&self) -> Option<StateName> {
+        self.state().map(|state| state.name())
+    }
+
+    pub(crate) fn state(&self) -> Option<State> {
+        let at = self.finished_at;
+        let by = || Actor(self.actor.clone().unwrap_or_default());
+        match (self.outcome, AttemptOutcome::from_code(self.outcome)) {
+            (_, Some(AttemptOutcome::Sent)) => {
+                Some(State::Sent { at, receipt: self.receipt.clone().unwrap_or_default() })
+            }
+            (_, Some(AttemptOutcome::Failed)) | (EXPIRED, _) => {
+                Some(State::Failed { at, reason: self.reason.unwrap_or(FailureReason::PermanentError) })
+            }
+            (CANCELLED, _) => Some(State::Cancelled { at, by: by() }),
+            (DISCARDED, _) => Some(State::Discarded { at, by: by() }),
+            _ => None,
+        }
+    }
+
+    /// The attempt that this step was, if it was one.
+    pub(crate) fn attempt(self) -> Option<Attempt> {
+        let outcome = AttemptOutcome::from_code(self.outcome)?;
+        Some(Attempt {
+            round: self.progress.round,
+            number: self.number,
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+            outcome,
+            failure: self.failure,
+            next_delay: self.delay,
+            explanation: self.explanation.unwrap_or_else(|| lifecycle::accepted(self.number)),
+            policy: self.policy,
+        })
+    }
+}
+
+/// Bytes of one member in a journal row: key, due, steps.
+pub(crate) const MEMBER: usize = 20;
+
+pub(crate) fn push_member(members: &mut Vec<u8>, key: MessageKey, due: Time, steps: u32) {
+    members.extend(key.0.to_le_bytes());
+    members.extend(due.millis().to_le_bytes());
+    members.extend(steps.to_le_bytes());
+}
+
+pub(crate) fn members(bytes: &[u8]) -> impl Iterator<Item = (MessageKey, Time, u32)> {
+    let number = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    bytes.chunks_exact(MEMBER).map(move |member| {
+        let steps = u32::from_le_bytes([member[16], member[17], member[18], member[19]]);
+        (MessageKey(number(&member[..8])), Time::from_millis(number(&member[8..16])), steps)
+    })
+}
+
+/// What stands for a text of somebody's in an index: as short as a number, and of no use to whoever finds it.
+pub(crate) fn keyed_hash(secret: &[u8; 32], whose: &str, text: &str) -> i64 {
+    let mut hash = Sha256::new();
+    hash.update(secret);
+    hash.update(whose);
+    hash.update([0]);
+    hash.update(text);
+    let digest: [u8; 32] = hash.finalize().into();
+    i64::from_le_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
+}
+
+/// What stands for texts of any length in an index: SHA-256 over the parts, each after its length, so that no two
+/// lists of parts are the same bytes.
+pub(crate) fn digest(parts: &[&str]) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().to_vec()
+}

@@ -1,0 +1,249 @@
+//! Connections that end, freeze or meet each other: nothing that was promised is lost, and nobody has to help.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pombo_kernel::dice::Dice;
+use pombo_kernel::id::MessageId;
+use pombo_kernel::message::{Actor, StateName};
+use pombo_kernel::name::Tenant;
+use pombo_kernel::time::{Clock, Time};
+use pombo_store::core::{Core, Reading};
+use pombo_store::postgres::{Postgres, Sealing, Target};
+use pombo_store::shell::Shell;
+use pombo_store::{Ask, Claimed, Counted, NodeId, Settled, Store, StoreError};
+use pombo_testbed::{Cluster, Database};
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+use crate::node::Node;
+use crate::world::{End, START, by_operator, channel, draft, migrated, settlement, to};
+
+/// Far more than anything here takes; only what hangs reaches it.
+const PATIENCE: Duration = Duration::from_secs(60);
+const TICK: u64 = 10;
+
+#[derive(Debug)]
+struct Ticking(AtomicI64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Time {
+        Time::from_millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// A store on that database, and time that passes.
+async fn open(database: &Database) -> (Arc<dyn Store>, Arc<Ticking>) {
+    let clock = Arc::new(Ticking(AtomicI64::new(START.millis())));
+    let ticking = Arc::downgrade(&clock);
+    tokio::spawn(async move {
+        while let Some(clock) = ticking.upgrade() {
+            clock.0.fetch_add(TICK.cast_signed(), Ordering::SeqCst);
+            sleep(Duration::from_millis(TICK)).await;
+        }
+    });
+    let (target, time) = (Target::parse(database.url()).unwrap(), clock.clone());
+    let opening = spawn_blocking(move || {
+        let core = Postgres::open(&target, Dice::seeded(7), &[7; 32], Sealing::AtCommit).unwrap();
+        Shell::start(core, time, Box::new(|| [7; 32])).unwrap()
+    });
+    (Arc::new(opening.await.unwrap()), clock)
+}
+
+fn ask(max: usize) -> Ask {
+    Ask { node: NodeId(1), lane: Default::default(), max, rates: Default::default() }
+}
+
+/// Does it until the store can.
+async fn at_last<T, F: Future<Output = Result<T, StoreError>>>(verb: impl Fn() -> F) -> T {
+    let trying = async {
+        loop {
+            match verb().await {
+                Ok(answer) => return answer,
+                Err(StoreError::Unavailable(_)) => sleep(Duration::from_millis(20)).await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    timeout(PATIENCE, trying).await.expect("the store comes back by itself")
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(timeout(PATIENCE, waiting).await.is_ok(), "{what}");
+}
+
+async fn state(store: &Arc<dyn Store>, id: MessageId) -> Option<StateName> {
+    let story = at_last(|| store.story(Tenant::default(), id)).await;
+    story.map(|story| story.state.name())
+}
+
+// fault 41, promise 1
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_when_the_server_restarts_under_load() {
+    let cluster = Arc::new(Cluster::own());
+    let database = cluster.database();
+    let (store, _clock) = open(&database).await;
+    let (acknowledged, refused) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
+    let (sent, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+    let mut tasks = Vec::new();
+    for n in 0..8 {
+        let (store, stop) = (store.clone(), stop.clone());
+        let (acknowledged, refused) = (acknowledged.clone(), refused.clone());
+        tasks.push(tokio::spawn(async move {
+            while !stop.load(Ordering::SeqCst) {
+                match store.accept(vec![to(&format!("host-{n}"))]).await {
+                    Ok(accepted) => acknowledged.lock().unwrap().push(accepted[0].as_ref().unwrap().id),
+                    Err(StoreError::Unavailable(_)) => {
+                        refused.fetch_add(1, Ordering::SeqCst);
+                        sleep(Duration::from_millis(20)).await;
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }));
+    }
+    {
+        let (store, stop, sent) = (store.clone(), stop.clone(), sent.clone());
+        tasks.push(tokio::spawn(async move {
+            while !stop.load(Ordering::SeqCst) {
+                let taken: Vec<Claimed> = at_last(|| store.claim(ask(20))).await;
+                let settlements: Vec<_> =
+                    taken.iter().map(|claimed| settlement(claimed, End::Sent, START)).collect();
+                // Told again where nobody knows whether it was heard: stale then means that it was.
+                at_last(|| store.settle(settlements.clone())).await;
+                sent.lock().unwrap().extend(taken.iter().map(|claimed| claimed.message.id));
+            }
+        }));
+    }
+    for _ in 0..3 {
+        let before = acknowledged.lock().unwrap().len();
+        until("messages are accepted", || acknowledged.lock().unwrap().len() > before + 100).await;
+        let cluster = cluster.clone();
+        spawn_blocking(move || cluster.restart_immediate()).await.unwrap();
+    }
+    let before = (acknowledged.lock().unwrap().len(), sent.lock().unwrap().len());
+    until("accepted again", || acknowledged.lock().unwrap().len() > before.0 + 100).await;
+    until("sent again", || sent.lock().unwrap().len() > before.1 + 100).await;
+    stop.store(true, Ordering::SeqCst);
+    // The sender may be waiting for something to send.
+    at_last(|| store.stop_claims(NodeId(1))).await;
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(refused.load(Ordering::SeqCst) > 0, "what could not be stored was refused");
+    for id in acknowledged.lock().unwrap().iter() {
+        assert!(state(&store, *id).await.is_some(), "{id} was acknowledged and is lost");
+    }
+    for id in sent.lock().unwrap().iter() {
+        assert_eq!(state(&store, *id).await, Some(StateName::Sent), "{id}");
+    }
+    assert_eq!(at_last(|| store.verify()).await.broken, None);
+    at_last(|| store.close()).await;
+}
+
+// fault 41
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_server_the_store_says_so_and_it_comes_back_by_itself() {
+    let cluster = Arc::new(Cluster::own());
+    let database = cluster.database();
+    let (store, _clock) = open(&database).await;
+    let id = store.accept(vec![draft()]).await.unwrap()[0].as_ref().unwrap().id;
+    let claimed = store.claim(ask(1)).await.unwrap().remove(0);
+    let waiting = {
+        let store = store.clone();
+        tokio::spawn(async move { at_last(|| store.claim(ask(1))).await })
+    };
+    for down in [Cluster::stop, Cluster::kill] {
+        let server = cluster.clone();
+        spawn_blocking(move || down(&server)).await.unwrap();
+        let refused = |answer: Result<_, StoreError>| match answer {
+            Err(StoreError::Unavailable(why)) => assert!(!why.contains("postgres@"), "{why}"),
+            other => panic!("{other:?}"),
+        };
+        refused(timeout(PATIENCE, store.accept(vec![draft()])).await.unwrap().map(drop));
+        refused(timeout(PATIENCE, store.tallies()).await.unwrap().map(drop));
+        let server = cluster.clone();
+        spawn_blocking(move || server.start()).await.unwrap();
+        assert_eq!(state(&store, id).await, Some(StateName::Sending));
+        at_last(|| store.heartbeat(NodeId(1), START)).await;
+    }
+    let result = vec![settlement(&claimed, End::Sent, START)];
+    assert_eq!(at_last(|| store.settle(result.clone())).await, [Settled::Done]);
+    assert_eq!(state(&store, id).await, Some(StateName::Sent));
+    let next = at_last(|| store.accept(vec![draft()])).await[0].as_ref().unwrap().id;
+    assert_eq!(timeout(PATIENCE, waiting).await.unwrap().unwrap()[0].message.id, next);
+    let tallies = at_last(|| store.tallies()).await;
+    let accepted = tallies.iter().filter(|tally| tally.what == Counted::Accepted);
+    assert_eq!(accepted.map(|tally| tally.count).sum::<u64>(), 2, "what was refused was not stored");
+    at_last(|| store.close()).await;
+}
+
+// fault 45
+#[test]
+fn what_a_frozen_node_left_open_is_ended_by_the_server() {
+    let database = migrated();
+    let (mut frozen, mut other) = (Node::on(&database, 1), Node::on(&database, 2));
+    let id = other.accept(&[draft()]).remove(0);
+    assert_eq!(other.claim(0), []);
+    // A hold that is never committed: everybody's claims wait for it.
+    frozen.core.block(&channel("crm"), by_operator(START), &Actor("ana".into()), START).unwrap();
+    assert_ne!(database.ask("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in%'"), "0");
+    let mut waited = 0;
+    let taken = loop {
+        match other.core.claim(&ask(10), START) {
+            Ok(taken) => break taken,
+            Err(StoreError::Unavailable(_)) => other.core.reopen().unwrap(),
+            Err(error) => panic!("{error}"),
+        }
+        waited += 1;
+        assert!(waited < 10, "it waits for ever");
+    };
+    assert!(waited > 0, "it waited for nothing");
+    assert_eq!(taken[0].message.id, id);
+    other.core.commit(START, &[1; 32]).unwrap();
+    let answer = frozen.core.commit(START, &[1; 32]);
+    assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+    frozen.core.reopen().unwrap();
+    assert_eq!(frozen.reader().blocks().unwrap(), [], "what was not committed never was");
+    frozen.accept(&[draft()]);
+}
+
+// fault 43
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_ends_in_a_deadlock_is_done_again() {
+    let database = spawn_blocking(migrated).await.unwrap();
+    let (store, _clock) = open(&database).await;
+    store.accept(vec![draft(), draft()]).await.unwrap();
+    let (one, two) =
+        (store.claim(ask(1)).await.unwrap().remove(0), store.claim(ask(1)).await.unwrap().remove(0));
+    let (client, wire) = tokio_postgres::connect(database.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(wire);
+    // It is not the one that gives way.
+    client.batch_execute("SET search_path = pombo; SET deadlock_timeout = '1min'; BEGIN").await.unwrap();
+    let lock = |claimed: &Claimed| format!("SELECT FROM claim WHERE id = {} FOR UPDATE", claimed.key.claim.0);
+    client.batch_execute(&lock(&two)).await.unwrap();
+    let settling = {
+        let store = store.clone();
+        let both = vec![settlement(&one, End::Sent, START), settlement(&two, End::Sent, START)];
+        tokio::spawn(async move { store.settle(both).await })
+    };
+    let waits = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    until("the settlement waits", || database.ask(waits) == "1").await;
+    let asked = lock(&one);
+    timeout(PATIENCE, client.batch_execute(&asked)).await.unwrap().expect("the store gave way");
+    client.batch_execute("COMMIT").await.unwrap();
+    let settled = timeout(PATIENCE, settling).await.unwrap().unwrap();
+    assert_eq!(settled, Ok(vec![Settled::Done, Settled::Done]));
+    let counted = "SELECT deadlocks > 0 FROM pg_stat_database WHERE datname = current_database()";
+    until("it was a deadlock", || database.ask(counted) == "t").await;
+    let records = store.audit(0, 100).await.unwrap();
+    assert_eq!(records.len(), 6, "each step is recorded once");
+    store.close().await.unwrap();
+}

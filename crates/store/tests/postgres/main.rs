@@ -1,0 +1,13 @@
+//! What only a store that many processes share can be asked.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod connection;
+mod node;
+mod nodes;
+mod reading;
+mod surface;
+mod tenants;
+#[path = "../conformance/world.rs"]
+#[allow(dead_code, reason = "the conformance suite has more words than are needed here")]
+mod world;
