@@ -595,14 +595,13 @@ fn read_store(reading: &mut Reading, value: Option<Value>, folder: &Path) -> (Op
     }
     let file = database_url_file.as_deref();
     let url = channel::secret(reading, "store", "database_url", database_url, file, folder);
-    let target = url.and_then(|url| {
-        let parsed = Target::parse(url.expose());
-        parsed
-            .map_err(|why| {
-                reading.problems.say(here, why, "write postgres://user:password@host:5432/database")
-            })
-            .ok()
-    });
+    let target = match url.map(|url| Target::parse(url.expose())) {
+        Some(Err(why)) => {
+            reading.problems.say(here, why, "write postgres://user:password@host:5432/database");
+            None
+        }
+        parsed => parsed.and_then(Result::ok),
+    };
     (target, keep)
 }
 

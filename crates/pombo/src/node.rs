@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,33 +32,16 @@ use crate::clock::{self, SteadyClock, SystemClock};
 use crate::config::{Config, Environment, Problems};
 use crate::inbox::Clerk;
 
-/// Where a store is.
-#[derive(Clone, Debug)]
-pub enum Place {
-    /// A folder on this machine, which belongs to one process at a time.
-    Embedded(PathBuf),
-    /// A database that any number of nodes share.
-    Postgres(Target),
-}
-
-/// For people, and without a password.
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Embedded(folder) => folder.display().fmt(f),
-            Place::Postgres(target) => f.write_str(&target.shown()),
-        }
-    }
-}
+pub use pombo_store::home::Home as Place;
 
 /// What a node does. Where nodes share a database, not all of them need to do everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum NodeRole {
-    /// Opens the HTTP API
+    /// Opens the HTTP API; a node without it answers /healthz and /readyz only
     Api,
-    /// Sends messages
+    /// Claims messages, sends them, and takes over what dead nodes left
     Worker,
-    /// Looks after the database and asks providers how they are
+    /// Looks after the database, takes in what SQL functions left, and asks providers how they are
     Scheduler,
 }
 

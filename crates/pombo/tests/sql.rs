@@ -44,9 +44,13 @@ impl House {
         std::fs::write(&file, config).unwrap();
         std::fs::write(file.with_file_name("key"), "re_x").unwrap();
         let database = Cluster::shared().database();
-        let server = Some(place.start_on(database.url()));
+        let name = database.ask("SELECT current_database()");
+        // A login that may no more than it must.
+        database.ask(&format!("CREATE ROLE node_{name} LOGIN NOINHERIT CREATEROLE"));
+        database.ask(&format!("GRANT CREATE ON DATABASE {name} TO node_{name}"));
+        let server = Some(place.start_on(&as_role(&database, &format!("node_{name}"))));
         place.ready().await;
-        let role = format!("shop_{}", database.ask("SELECT current_database()"));
+        let role = format!("shop_{name}");
         database.ask(&format!("CREATE ROLE {role} LOGIN IN ROLE pombo_app"));
         let house = House { place, provider, database, role, server };
         house.sees("SELECT count(*) FROM channel", "2").await;
@@ -56,8 +60,8 @@ impl House {
     }
 
     fn app(&self, sql: &str) -> String {
-        let url = self.database.url().replacen("postgres@", &format!("{}@", self.role), 1);
-        let said = psql(&url, &format!("SET search_path = public, pombo; {sql}"));
+        let said =
+            psql(&as_role(&self.database, &self.role), &format!("SET search_path = public, pombo; {sql}"));
         said.unwrap_or_else(|error| panic!("{sql}: {error}")).trim_end().to_owned()
     }
 
@@ -79,10 +83,16 @@ impl House {
     }
 }
 
+fn as_role(database: &Database, role: &str) -> String {
+    database.url().replacen("postgres@", &format!("{role}@"), 1)
+}
+
 impl Drop for House {
     fn drop(&mut self) {
         drop(self.server.take());
-        let _ = psql(self.database.url(), &format!("DROP OWNED BY {0}; DROP ROLE {0}", self.role));
+        for role in [self.role.clone(), self.role.replacen("shop_", "node_", 1)] {
+            let _ = psql(self.database.url(), &format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}"));
+        }
     }
 }
 
@@ -125,6 +135,8 @@ async fn what_an_application_enqueues_in_its_transaction_is_sent_when_it_commits
         }
     });
     all.await.unwrap_or_else(|_| panic!("only {} of 301: {}", sink.stats().total, house.place.said()));
+    let said = house.place.said();
+    assert!(!said.contains("permission denied") && !said.contains("row-level security"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ OB-5

@@ -19,8 +19,8 @@ use pombo_store::memory::Memory;
 use pombo_store::shell::{Shell, Writer};
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Place, Put, Reported, Settled,
-    Settlement, StoreError,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Pause, Place, Put, Reported,
+    Settled, Settlement, StoreError,
 };
 
 /// A core whose durable part outlives its process.
@@ -253,6 +253,14 @@ impl<C: Core> Core for Fallible<C> {
 
     fn examine(&mut self, finding: &Finding, now: Time) -> Result<(), StoreError> {
         self.core.examine(finding, now)
+    }
+
+    fn pause(&mut self, pause: &Pause, by: &Actor) -> Result<(), StoreError> {
+        self.core.pause(pause, by)
+    }
+
+    fn resume(&mut self, by: &Actor, now: Time) -> Result<bool, StoreError> {
+        self.core.resume(by, now)
     }
 
     fn put_template(

@@ -14,8 +14,8 @@ use pombo_kernel::planted;
 use pombo_kernel::time::Time;
 use pombo_kernel::turns::{BITE, Pass};
 
-use crate::{NodeId, Place};
 use crate::traffic::{Traffic, places};
+use crate::{NodeId, Place};
 
 /// The row id of a queue, which is also its age among queues.
 pub(crate) type QueueId = i64;
@@ -363,7 +363,8 @@ impl Board {
 
     /// What stands where, and which of it is being probed, in the stead of all that was known.
     pub(crate) fn replace_blocks(&mut self, blocks: Vec<(Place, Block, bool)>, now: Time) {
-        self.probing = blocks.iter().filter(|(.., probed)| *probed).map(|(place, ..)| place.clone()).collect();
+        self.probing =
+            blocks.iter().filter(|(.., probed)| *probed).map(|(place, ..)| place.clone()).collect();
         self.blocks = blocks.into_iter().map(|(place, block, _)| (place, block)).collect();
         let passing = self.blocks.values().filter(|block| block.kind.passes());
         self.next_end = passing.filter_map(|block| block.until).min();

@@ -62,10 +62,10 @@ pub(crate) fn judge(store: &mut dyn Evidence) -> Result<Vec<Fault>, StoreError> 
     let mut faults = Vec::new();
     let unplaced: BTreeSet<i64> = store.ask(Question::Unplaced)?.into_iter().collect();
     let held = store.held()?;
-    let lost = unplaced.difference(&held).copied().collect();
-    report(store, &mut faults, lost, "neither finished nor waiting nor being sent")?;
-    let twice = held.difference(&unplaced).copied().collect();
-    report(store, &mut faults, twice, "being sent, and at the same time waiting or finished or unknown")?;
+    let lost: Vec<i64> = unplaced.difference(&held).copied().collect();
+    report(store, &mut faults, &lost, "neither finished nor waiting nor being sent")?;
+    let twice: Vec<i64> = held.difference(&unplaced).copied().collect();
+    report(store, &mut faults, &twice, "being sent, and at the same time waiting or finished or unknown")?;
     let rest = [
         (Question::Double, "waiting in more than one place"),
         (Question::Stray, "waiting, and missing, finished or at another step"),
@@ -75,7 +75,7 @@ pub(crate) fn judge(store: &mut dyn Evidence) -> Result<Vec<Fault>, StoreError> 
     ];
     for (question, what) in rest {
         let found = store.ask(question)?;
-        report(store, &mut faults, found, what)?;
+        report(store, &mut faults, &found, what)?;
     }
     Ok(faults)
 }
@@ -86,7 +86,7 @@ const EXAMPLES: usize = 3;
 fn report(
     store: &mut dyn Evidence,
     faults: &mut Vec<Fault>,
-    keys: Vec<i64>,
+    keys: &[i64],
     what: &str,
 ) -> Result<(), StoreError> {
     if keys.is_empty() {

@@ -32,8 +32,8 @@ use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Pause, Place, Put, Reported,
-    Settled, Settlement, StoreError, Story, Tally, TemplateVersion, audit,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Pause, Place, Put,
+    Reported, Settled, Settlement, StoreError, Story, Tally, TemplateVersion, audit,
 };
 
 /// One writer's verbs. Nothing is durable, and nothing may be told to anybody, before `commit`.

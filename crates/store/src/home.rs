@@ -16,10 +16,12 @@ use crate::postgres::{self, Postgres, Sealing};
 use crate::sqlite::{self, Sqlite};
 use crate::{Pause, StoreError};
 
-/// A folder with an embedded store, or a PostgreSQL database.
+/// Where a store is.
 #[derive(Clone, Debug)]
 pub enum Home {
+    /// A folder on this machine, which belongs to one process at a time.
     Embedded(PathBuf),
+    /// A database that any number of nodes share.
     Postgres(postgres::Target),
 }
 

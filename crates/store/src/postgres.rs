@@ -47,12 +47,12 @@ use crate::board::{Board, QueueId};
 use crate::core::Core;
 use crate::walls::Walls as _;
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Reported,
-    Settled, Settlement, StoreError,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put,
+    Reported, Settled, Settlement, StoreError,
 };
 use claims::Claims;
-use link::{Driver, Kind, Link, Step};
 pub use link::Target;
+use link::{Driver, Kind, Link, Step};
 pub use reader::Reader;
 pub use scratch::{Scratch, Server};
 pub use start::{Options, Started, start};
@@ -321,15 +321,7 @@ impl Postgres {
     }
 
     /// Makes a waiting message claimable: a row in `ready`.
-    fn put_ready(
-        &mut self,
-        id: QueueId,
-        rank: i64,
-        due: Time,
-        key: MessageKey,
-        steps: u32,
-        now: Time,
-    ) {
+    fn put_ready(&mut self, id: QueueId, rank: i64, due: Time, key: MessageKey, steps: u32, now: Time) {
         self.writes.ready(id, rank, due, key, steps);
         self.board.note_row(id, rank, due, now);
     }
@@ -401,7 +393,11 @@ impl Postgres {
     fn renew_slot(&mut self) -> Result<(), StoreError> {
         let slot = take_slot(&self.link, self.holder)?;
         if slot != self.slot {
-            warn!(from = self.slot.number(), to = slot.number(), "another process has our slot; we have a new one");
+            warn!(
+                from = self.slot.number(),
+                to = slot.number(),
+                "another process has our slot; we have a new one"
+            );
             self.slot = slot;
             self.ids = self.ids.clone().within(slot);
         }
@@ -584,7 +580,8 @@ impl Core for Postgres {
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
-        let rolled_back = !self.link.is_closed() && self.link.pipeline(vec![("ROLLBACK", Vec::new())]).is_ok();
+        let rolled_back =
+            !self.link.is_closed() && self.link.pipeline(vec![("ROLLBACK", Vec::new())]).is_ok();
         if !rolled_back {
             self.link = Link::open(&self.driver, &self.target, Kind::Writer)?;
             self.renew_slot()?;

@@ -69,10 +69,13 @@ where
     }
 }
 
+/// Where the answers to the items of one caller go.
+type Answers<O> = oneshot::Sender<Result<Vec<O>, StoreError>>;
+
 /// Items of one caller, which go together with those of others.
 struct Batch<I, O> {
     items: Vec<I>,
-    answer: oneshot::Sender<Result<Vec<O>, StoreError>>,
+    answer: Answers<O>,
 }
 
 enum Job<C> {

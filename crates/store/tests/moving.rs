@@ -324,7 +324,7 @@ fn a_store_that_went_to_postgresql_and_back_is_the_store_that_it_was() {
         there.tables.iter().all(|it| it.source == it.target && (it.source > 0 || it.table == Table::Aside)),
         "{there:?}"
     );
-    assert_eq!(there.audit_records as usize, before.audit.len());
+    assert_eq!(there.audit_records, before.audit.len() as u64);
     assert_eq!(portrait(&postgres(&database)), before);
     let here = copied(&in_database(&database), &in_folder(&back.path().join("store")));
     assert_eq!((here.audit_tip, here.audit_records), (there.audit_tip, there.audit_records));

@@ -18,8 +18,8 @@ use pombo_store::core::Core;
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Pause, Place, Put, Reported,
-    Settled, Settlement, Store, StoreError,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Pause, Place, Put,
+    Reported, Settled, Settlement, Store, StoreError,
 };
 
 #[derive(Debug)]

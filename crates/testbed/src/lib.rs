@@ -168,13 +168,20 @@ impl Cluster {
         self.control(&["promote"]);
     }
 
-    /// Kills the server's first process; the others end by themselves.
+    /// Kills every process of the server.
     pub fn kill(&self) {
         let file = self.house().data().join("postmaster.pid");
         let text = std::fs::read_to_string(&file).unwrap_or_default();
-        let pid = text.lines().next().unwrap_or_else(|| panic!("error: the server is not running"));
-        programs::run(Command::new("kill").args(["-KILL", pid]))
-            .unwrap_or_else(|error| panic!("error: {error}"));
+        let first = text.lines().next().unwrap_or_else(|| panic!("error: the server is not running"));
+        let signal = |signal: &str, processes: &[String]| {
+            programs::run(Command::new("kill").arg(signal).args(processes))
+                .unwrap_or_else(|error| panic!("error: {error}"));
+        };
+        let mut processes = vec![first.to_owned()];
+        // So that it starts no more of them.
+        signal("-STOP", &processes);
+        processes.extend(programs::children(first));
+        signal("-KILL", &processes);
     }
 
     fn control(&self, arguments: &[&str]) {

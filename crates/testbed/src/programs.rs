@@ -89,3 +89,13 @@ pub(crate) fn run(command: &mut Command) -> Result<String, String> {
         Err(format!("{} ended with {}: {}", name.display(), run.status, said.trim()))
     }
 }
+
+/// The processes that this one started and that have not ended.
+pub(crate) fn children(parent: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_child = |entry: &std::fs::DirEntry| {
+        let status = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        status.lines().any(|line| line.strip_prefix("PPid:").is_some_and(|id| id.trim() == parent))
+    };
+    processes.filter(is_child).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}

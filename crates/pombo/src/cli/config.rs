@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 use pombo_kernel::policy::Profile;
+use pombo_store::postgres::Target;
 use serde_json::json;
 
 use super::out::{self, Paint, Table};
@@ -85,6 +86,7 @@ fn summary(config: &Config) -> serde_json::Value {
         "file": config.source.file,
         "profile": profile(config),
         "listen": config.server.listen,
+        "database": config.database.as_ref().map(Target::shown),
         "lanes": lanes.collect::<Vec<_>>(),
         "channels": channels.collect::<Vec<_>>(),
         "policies": config.policies.keys().collect::<Vec<_>>(),
@@ -95,6 +97,9 @@ fn print(config: &Config, name: &str) {
     let paint = Paint::stdout();
     let ok = paint.green("OK");
     out::line(format!("{ok}: {name}, profile {}, listens on {}", profile(config), config.server.listen));
+    if let Some(database) = &config.database {
+        out::line(format!("store: {}", database.shown()));
+    }
     let lanes: Vec<String> =
         config.lanes.iter().map(|(name, lane)| format!("{name} {}", lane.workers)).collect();
     out::line(format!("lanes (workers): {}", lanes.join(", ")));

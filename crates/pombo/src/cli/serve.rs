@@ -352,3 +352,29 @@ fn suggest(node: &Node, channel: Option<&str>, made: Option<&str>, paint: Paint)
         "  pombo send --channel {channel} --to https://example.com/hook --content '{{\"body\": {{\"hello\": \"world\"}}}}' --wait"
     ));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_postgresql_refuses_comes_with_what_to_do() {
+        for (why, next) in [
+            (
+                "cannot connect to PostgreSQL at db:5432: password authentication failed for user \"a\" (28P01)",
+                "password",
+            ),
+            ("cannot connect to PostgreSQL at db:5432: database \"x\" does not exist (3D000)", "createdb"),
+            (
+                "cannot connect to PostgreSQL at db:5432: sorry, too many clients already (53300)",
+                "max_connections",
+            ),
+            ("cannot connect to PostgreSQL at db:5432: Connection refused (os error 111)", "running"),
+            ("permission denied for database x (42501)", "pombo store migrate"),
+            ("cannot execute INSERT in a read-only transaction (25006)", "primary"),
+            ("something else", "log"),
+        ] {
+            assert!(what_next(why).contains(next), "{why}: {}", what_next(why));
+        }
+    }
+}

@@ -11,10 +11,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pombo_kernel::message::Actor;
 use pombo_kernel::secret::Secret;
 use pombo_kernel::time::Clock;
+use pombo_store::Pause;
 use pombo_store::checking::Checkup;
 use pombo_store::home::{BackedUp, Home};
 use pombo_store::moving::{Copied, MoveError};
-use pombo_store::{Pause, StoreError};
 use serde_json::json;
 
 use super::out::{self, Paint, Table};
@@ -22,7 +22,7 @@ use super::place::{PlaceArgs, secret};
 use super::{ConfigArgs, Shared, Trouble, wait_for};
 use crate::client::Payload;
 use crate::clock::{self, SystemClock};
-use crate::node::{NodeError, Place};
+use crate::node::NodeError;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -121,10 +121,7 @@ pub(crate) struct Where {
 
 impl Where {
     fn home(&self) -> Result<Home, Trouble> {
-        Ok(match self.place.place(&self.config.load()?)? {
-            Place::Embedded(folder) => Home::Embedded(folder),
-            Place::Postgres(target) => Home::Postgres(target),
-        })
+        self.place.place(&self.config.load()?)
     }
 }
 
@@ -339,7 +336,7 @@ fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
 fn trouble(home: &Home, error: MoveError) -> Trouble {
     let what = error.to_string();
     match error {
-        MoveError::Store(error) => unusable(home, error),
+        MoveError::Store(error) => NodeError::Store { place: home.clone(), error }.into(),
         MoveError::NoStore(_) => Trouble::new(what, "STORE_NOT_FOUND")
             .hint("name its folder with --data or its database with --database-url; `pombo store migrate` makes one"),
         MoveError::Schema { have, want, .. } if have > want => {
@@ -360,12 +357,4 @@ fn trouble(home: &Home, error: MoveError) -> Trouble {
             "the copy cannot be served from; run `pombo store check` on the source, remove the copy and make it anew",
         ),
     }
-}
-
-fn unusable(home: &Home, error: StoreError) -> Trouble {
-    let place = match home.clone() {
-        Home::Embedded(folder) => Place::Embedded(folder),
-        Home::Postgres(target) => Place::Postgres(target),
-    };
-    NodeError::Store { place, error }.into()
 }

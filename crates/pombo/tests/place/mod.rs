@@ -20,6 +20,7 @@ use pombo_kernel::id::MessageId;
 use pombo_kernel::lifecycle::MAX_CRASHES;
 use pombo_kernel::message::StateName;
 use pombo_kernel::name::Tenant;
+use pombo_kernel::time::Time;
 use pombo_store::audit::Event;
 use pombo_store::core::{Core, Reading};
 use pombo_store::postgres::{Postgres, Sealing, Target};
@@ -134,9 +135,13 @@ impl Server {
     }
 
     pub(crate) async fn terminate(self) -> ExitStatus {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.signal("-TERM");
         self.ended().await
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
     /// Waits until it ends by itself.
@@ -230,9 +235,17 @@ pub(crate) fn read_store(folder: &Path, ids: &[String]) -> Record {
 }
 
 pub(crate) fn read_database(url: &str, ids: &[String]) -> Record {
+    in_database(url, |store| read_core(store, ids))
+}
+
+/// What the audit of a database says, whose chain must hold.
+pub(crate) fn read_trail(url: &str) -> Trail {
+    in_database(url, |store| trail(&mut store.reader().unwrap()))
+}
+
+fn in_database<T: Send>(url: &str, read: impl FnOnce(&Postgres) -> T + Send) -> T {
     let target = Target::parse(url).unwrap();
-    let read =
-        || read_core(&Postgres::open(&target, Dice::seeded(1), &[7; 32], Sealing::AtCommit).unwrap(), ids);
+    let read = || read(&Postgres::open(&target, Dice::seeded(1), &[7; 32], Sealing::AtCommit).unwrap());
     // It blocks, which no thread of a runtime may.
     std::thread::scope(|scope| scope.spawn(read).join().unwrap())
 }
@@ -249,26 +262,42 @@ pub(crate) async fn sealed(url: &str) {
     panic!("the audit was never sealed");
 }
 
-/// Reads the store and checks its audit chain. Every message that was acknowledged must be there, once.
-fn read_core(store: &impl Core, ids: &[String]) -> Record {
-    let mut reader = store.reader().unwrap();
+/// What the audit says of messages.
+#[derive(Default)]
+pub(crate) struct Trail {
+    pub(crate) accepted: usize,
+    /// How often each was sent, which is to be once, and how often somebody took it over.
+    pub(crate) sent: HashMap<String, usize>,
+    pub(crate) takeovers: HashMap<String, usize>,
+    by_moment: BTreeMap<Time, usize>,
+}
+
+fn trail(reader: &mut impl Reading) -> Trail {
     assert_eq!(reader.verify().unwrap().broken, None);
-    let mut takeovers = HashMap::new();
-    let mut by_moment: BTreeMap<_, usize> = BTreeMap::new();
-    let mut accepted = 0;
+    let mut trail = Trail::default();
     let mut from = 0;
     loop {
         let records = reader.audit(from, 10_000).unwrap();
-        let Some((last, _)) = records.last() else { break };
+        let Some((last, _)) = records.last() else { return trail };
         from = last + 1;
         for (_, record) in records {
-            accepted += usize::from(record.event == Event::Accepted);
-            if record.event == Event::TakenOver {
-                *takeovers.entry(record.message.unwrap().to_string()).or_default() += 1;
-                *by_moment.entry(record.at).or_default() += 1;
+            match record.event {
+                Event::Accepted => trail.accepted += 1,
+                Event::Sent => *trail.sent.entry(record.message.unwrap().to_string()).or_default() += 1,
+                Event::TakenOver => {
+                    *trail.takeovers.entry(record.message.unwrap().to_string()).or_default() += 1;
+                    *trail.by_moment.entry(record.at).or_default() += 1;
+                }
+                _ => {}
             }
         }
     }
+}
+
+/// Reads the store and checks its audit chain. Every message that was acknowledged must be there, once.
+fn read_core(store: &impl Core, ids: &[String]) -> Record {
+    let mut reader = store.reader().unwrap();
+    let Trail { accepted, takeovers, by_moment, .. } = trail(&mut reader);
     let there =
         |id: &&String| reader.story(&Tenant::default(), id.parse::<MessageId>().unwrap()).unwrap().is_some();
     let (kept, lost): (Vec<&String>, Vec<&String>) = ids.iter().partition(there);

@@ -52,6 +52,9 @@ CREATE OR REPLACE FUNCTION uuid_in(word text) RETURNS uuid LANGUAGE sql IMMUTABL
 CREATE OR REPLACE FUNCTION retries_max(retry jsonb, attempts int) RETURNS int LANGUAGE sql IMMUTABLE
   RETURN CASE WHEN retry ->> 'attempts' ~ '^[0-9]{1,5}$' THEN (retry ->> 'attempts')::int ELSE attempts END - 1;
 
+CREATE OR REPLACE FUNCTION instant(millis bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+  RETURN to_timestamp(millis::float8 / 1000);
+
 CREATE OR REPLACE FUNCTION millis(at timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
   RETURN floor(extract(epoch FROM at) * 1000);
 
@@ -173,7 +176,7 @@ UNION ALL
   WHERE r.tenant = (SELECT tenant())
 ) e;
 
--- One row an attempt. Bounds on created_at reach index history_by_age.
+-- One row an attempt. A bound on queue_id reaches index message_by_age; one on created_at reads all attempts.
 CREATE OR REPLACE VIEW email_logs WITH (security_barrier) AS
 SELECT md5(message_uuid(m.key, m.nonce)::text || '/' || h.seq)::uuid AS id,
        message_uuid(m.key, m.nonce) AS queue_id,
@@ -261,10 +264,12 @@ CREATE OR REPLACE FUNCTION enqueue(
   metadata jsonb DEFAULT NULL,
   retry jsonb DEFAULT NULL,
   idempotency_key text DEFAULT NULL
-) RETURNS uuid LANGUAGE plpgsql VOLATILE AS $$
+) RETURNS uuid LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 #variable_conflict use_variable
 DECLARE
   own CONSTANT text := pombo.tenant();
+  -- The first key of a moment ago.
+  recent CONSTANT bigint := (pombo.millis(clock_timestamp()) - 50 - 1577836800000) << 21;
   names text;
   asked jsonb;
   given record;
@@ -309,20 +314,29 @@ BEGIN
 
   -- A NOTIFY makes commits wait for each other. Where something came a moment ago and is still here, a node has been
   -- told of it and looks again.
-  IF NOT EXISTS (SELECT FROM pombo.inbox i WHERE i.key >= (pombo.millis(clock_timestamp()) - 50 - 1577836800000) << 21)
-  THEN
+  IF NOT EXISTS (SELECT FROM pombo.inbox i WHERE i.key >= recent) THEN
     PERFORM pg_notify('pombo', '');
   END IF;
 
+  IF idempotency_key IS NULL THEN
+    INSERT INTO pombo.inbox AS i (request) VALUES (asked) RETURNING i.key, i.nonce INTO given;
+    RETURN pombo.message_uuid(given.key, given.nonce);
+  END IF;
   LOOP
-    IF idempotency_key IS NOT NULL THEN
-      SELECT k.key, k.nonce, k.fingerprint = pombo.fingerprint(asked) AS same INTO given
-      FROM pombo.idempotency k WHERE k.digest = pombo.digest(own, idempotency_key);
-      EXIT WHEN FOUND;
-    END IF;
-    INSERT INTO pombo.inbox AS i (request) VALUES (asked) ON CONFLICT DO NOTHING
-      RETURNING i.key, i.nonce, true AS same INTO given;
+    SELECT k.key, k.nonce, k.fingerprint = pombo.fingerprint(asked) AS same INTO given
+    FROM pombo.idempotency k WHERE k.digest = pombo.digest(own, idempotency_key);
     EXIT WHEN FOUND;
+    BEGIN
+      INSERT INTO pombo.inbox AS i (request) VALUES (asked) ON CONFLICT DO NOTHING
+        RETURNING i.key, i.nonce, true AS same INTO given;
+      IF FOUND THEN
+        -- Unless a node has just made a message of the same, and so made room for it here.
+        EXIT WHEN NOT EXISTS (SELECT FROM pombo.idempotency k WHERE k.digest = pombo.digest(own, idempotency_key));
+        RAISE SQLSTATE 'PB001';
+      END IF;
+    EXCEPTION WHEN SQLSTATE 'PB001' THEN
+      CONTINUE;
+    END;
     SELECT i.key, i.nonce, i.request = asked AS same INTO given
     FROM pombo.inbox i WHERE i.tenant = own AND i.request ->> 'idempotency_key' = idempotency_key;
     EXIT WHEN FOUND;

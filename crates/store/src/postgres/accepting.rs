@@ -10,7 +10,6 @@ use pombo_kernel::time::Time;
 
 use super::{Postgres, rows, sql};
 use crate::board::{Fresh, QueueId, rank};
-use crate::walls::Walls as _;
 use crate::{Accepted, Conflict, Counted, Repeat, StoreError, transition};
 
 /// A key that a request was made under before.
@@ -94,7 +93,10 @@ impl Postgres {
             return Ok(seen);
         }
         for row in &self.ask_one(sql!("idempotency_find"), vec![digests.into()])? {
-            seen.insert(rows::get(row, 0)?, Seen { id: rows::id(row, 1, 2)?, fingerprint: rows::get(row, 3)? });
+            seen.insert(
+                rows::get(row, 0)?,
+                Seen { id: rows::id(row, 1, 2)?, fingerprint: rows::get(row, 3)? },
+            );
         }
         Ok(seen)
     }
@@ -109,7 +111,7 @@ impl Postgres {
             return Ok(HashMap::new());
         }
         given.sort();
-        let ours: HashMap<Vec<u8>, MessageId> =
+        let mut lost: HashMap<Vec<u8>, MessageId> =
             given.iter().map(|(digest, id, ..)| (digest.clone(), *id)).collect();
         let (mut digests, mut keys, mut nonces) = (Vec::new(), Vec::new(), Vec::new());
         let (mut tenants, mut texts, mut fingerprints) = (Vec::new(), Vec::new(), Vec::new());
@@ -129,12 +131,14 @@ impl Postgres {
             texts.into(),
             fingerprints.into(),
         ];
-        let mut lost = ours.clone();
         for row in &self.ask_one(sql!("idempotency_insert"), values)? {
             lost.remove(rows::get::<&[u8]>(row, 0)?);
         }
         let theirs = self.find_seen(lost.keys().cloned().collect())?;
-        Ok(theirs.into_iter().filter_map(|(digest, seen)| Some((digest.clone(), (*lost.get(&digest)?, seen)))).collect())
+        Ok(theirs
+            .into_iter()
+            .filter_map(|(digest, seen)| Some((digest.clone(), (*lost.get(&digest)?, seen))))
+            .collect())
     }
 
     /// Sees to it that the board has every queue of these drafts.
@@ -148,7 +152,8 @@ impl Postgres {
         if new.is_empty() {
             return Ok(());
         }
-        let of = |part: fn(&QueueName) -> String| -> Vec<String> { new.iter().map(|name| part(name)).collect() };
+        let of =
+            |part: fn(&QueueName) -> String| -> Vec<String> { new.iter().map(|name| part(name)).collect() };
         let digests: Vec<Vec<u8>> = new.iter().map(|name| rows::queue_digest(name)).collect();
         let values = vec![
             digests.clone().into(),
@@ -187,9 +192,8 @@ impl Postgres {
         &mut self,
         drafts: impl Iterator<Item = &'a Draft>,
     ) -> Result<HashSet<Vec<u8>>, StoreError> {
-        let order = |draft: &Draft| {
-            Some(rows::order_digest(&draft.queue.tenant, draft.ordering_key.as_deref()?))
-        };
+        let order =
+            |draft: &Draft| Some(rows::order_digest(&draft.queue.tenant, draft.ordering_key.as_deref()?));
         let digests: HashSet<Vec<u8>> = drafts.filter_map(order).collect();
         if digests.is_empty() {
             return Ok(HashSet::new());
@@ -202,9 +206,8 @@ impl Postgres {
 
     /// Waits until nobody else is at work on these orders, and keeps them until the commit.
     pub(super) fn lock_orders(&mut self, digests: &[Vec<u8>]) -> Result<(), StoreError> {
-        let number = |digest: &Vec<u8>| {
-            digest.first_chunk::<8>().map_or(0, |bytes| i64::from_le_bytes(*bytes))
-        };
+        let number =
+            |digest: &Vec<u8>| digest.first_chunk::<8>().map_or(0, |bytes| i64::from_le_bytes(*bytes));
         let mut numbers: Vec<i64> = digests.iter().map(number).collect();
         numbers.sort_unstable();
         numbers.dedup();

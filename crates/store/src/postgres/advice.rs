@@ -3,6 +3,7 @@
 use tracing::warn;
 
 use super::link::Link;
+use super::sql;
 use crate::StoreError;
 
 const GUIDE: &str = "docs/guides/postgresql.md#high-availability";
@@ -21,7 +22,7 @@ pub(super) fn log(link: &Link) -> Result<(), StoreError> {
 ///
 /// `synchronous_commit = off` is not among them: our own sessions do not let it be.
 fn sentences(link: &Link) -> Result<Vec<String>, StoreError> {
-    const SETTINGS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/postgres/advice.sql"));
+    const SETTINGS: &str = sql!("advice");
     let rows = link.query(SETTINGS, Vec::new())?;
     let mut said = Vec::new();
     for row in &rows {

@@ -162,7 +162,8 @@ impl Postgres {
                     let heads = self.take_longest_waiting(id, now)?;
                     let Some(head) = heads.first() else { continue };
                     if !self.start_probe(places, head.message.id.key(), now)? {
-                        let (rank, key) = (rank_of(head.message.priority, head.progress.steps), head.message.id.key());
+                        let (rank, key) =
+                            (rank_of(head.message.priority, head.progress.steps), head.message.id.key());
                         self.put_ready(id, rank, head.due, key, head.progress.steps, now);
                         continue;
                     }
@@ -202,7 +203,12 @@ impl Postgres {
     }
 
     /// Writes the journal row of a claim and remembers who holds what.
-    pub(super) fn hold(&mut self, claim: ClaimId, taken: Vec<(Held, Option<Probe>)>, now: Time) -> Vec<Claimed> {
+    pub(super) fn hold(
+        &mut self,
+        claim: ClaimId,
+        taken: Vec<(Held, Option<Probe>)>,
+        now: Time,
+    ) -> Vec<Claimed> {
         let Some((first, _)) = taken.first() else { return Vec::new() };
         let node = first.node;
         let mut members = Vec::with_capacity(taken.len() * rows::MEMBER);
@@ -294,9 +300,7 @@ impl Postgres {
             return Ok(Vec::new());
         }
         let found = self.ask_one(sql!("ready_first"), vec![id.into(), some.into()])?;
-        let read = |row| {
-            Ok((rows::time(row, 1)?, rows::get(row, 2)?, i64::from(rows::get::<i16>(row, 0)?)))
-        };
+        let read = |row| Ok((rows::time(row, 1)?, rows::get(row, 2)?, i64::from(rows::get::<i16>(row, 0)?)));
         found.iter().map(read).collect()
     }
 
@@ -325,6 +329,7 @@ impl Postgres {
         let rank = i16::try_from(rank).unwrap_or(i16::MAX);
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let values = vec![id.into(), rank.into(), now.millis().into(), most.into()];
+        let before = into.len();
         for row in &self.ask_one(sql!("claim_heads"), values)? {
             let steps = rows::number::<i32, u32>(row, 1)?;
             into.push(Head {
@@ -333,6 +338,7 @@ impl Postgres {
                 progress: progress(row, 12, steps)?,
             });
         }
+        into[before..].sort_by_key(|head| (head.due, head.message.id.key()));
         Ok(())
     }
 
@@ -404,7 +410,8 @@ impl Postgres {
         let (mut keys, mut steps): (Vec<i64>, Vec<i32>) = (Vec::new(), Vec::new());
         let mut journal = Vec::with_capacity(found.len());
         for row in found {
-            let (claim, node, at) = (ClaimId(rows::get(row, 0)?), NodeId(rows::get(row, 1)?), rows::time(row, 2)?);
+            let (claim, node, at) =
+                (ClaimId(rows::get(row, 0)?), NodeId(rows::get(row, 1)?), rows::time(row, 2)?);
             let members: Vec<u8> = rows::get(row, 3)?;
             for (key, _, step) in rows::members(&members) {
                 keys.push(key.0);

@@ -54,6 +54,7 @@ impl fmt::Debug for Reader {
 }
 
 /// Whose rows a read sees.
+#[derive(Clone, Copy)]
 pub(super) enum Whose<'a> {
     Tenant(&'a Tenant),
     Everybodys,
@@ -61,7 +62,7 @@ pub(super) enum Whose<'a> {
 
 impl Whose<'_> {
     /// What makes the rest of a transaction see these and no others.
-    fn step(&self) -> link::Step {
+    fn step(self) -> link::Step {
         match self {
             Whose::Tenant(tenant) => (sql!("read_as_tenant"), vec![tenant.as_str().into()]),
             Whose::Everybodys => (sql!("read_as_engine"), vec![]),

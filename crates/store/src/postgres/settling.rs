@@ -320,7 +320,8 @@ impl Postgres {
         let next = self.ask_one(sql!("expiry_next"), Vec::new())?;
         let next = next.first().map(|row| rows::time(row, 0)).transpose()?;
         // What another is looking at, or about to send, is looked at again in a while.
-        self.next_deadline = next.map(|next| if next <= now && expired < max { now + super::LOOK_EVERY } else { next });
+        self.next_deadline =
+            next.map(|next| if next <= now && expired < max { now + super::LOOK_EVERY } else { next });
         Ok(expired)
     }
 
@@ -334,7 +335,8 @@ impl Postgres {
         let ranks: Vec<i16> = some.iter().map(Waiting::rank).collect();
         let dues: Vec<i64> = some.iter().map(|it| it.due.millis()).collect();
         let keys: Vec<i64> = some.iter().map(|it| it.key().0).collect();
-        let places = || vec![queues.clone().into(), ranks.clone().into(), dues.clone().into(), keys.clone().into()];
+        let places =
+            || vec![queues.clone().into(), ranks.clone().into(), dues.clone().into(), keys.clone().into()];
         let found = self.ask(vec![(sql!("ready_take"), places()), (sql!("ready_see"), places())])?;
         let [taken, seen] = found.as_slice() else { return Err(super::reader::unanswered()) };
         let keys_of = |rows: &[super::link::Row]| {

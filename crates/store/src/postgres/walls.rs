@@ -60,13 +60,17 @@ impl Postgres {
 
     pub(super) fn load_blocks(&mut self, version: i64, now: Time) -> Result<(), StoreError> {
         let paused = (sql!("meta_get"), vec![PAUSED.into()]);
-        let found =
-            self.link.pipeline(vec![(sql!("block_all"), Vec::new()), (sql!("flow_all"), Vec::new()), paused])?;
+        let found = self.link.pipeline(vec![
+            (sql!("block_all"), Vec::new()),
+            (sql!("flow_all"), Vec::new()),
+            paused,
+        ])?;
         let [blocks, flows, paused] = found.as_slice() else { return Err(super::reader::unanswered()) };
         let read = |row| rows::block(row).map(|(place, block, probe)| (place, block, probe.is_some()));
         let blocks = blocks.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         for row in flows {
-            let place = Place { channel: rows::name(row, 0)?, destination: rows::some_text(row, 1)?.map(Arc::from) };
+            let place =
+                Place { channel: rows::name(row, 0)?, destination: rows::some_text(row, 1)?.map(Arc::from) };
             if !self.flows.contains(&place) {
                 let flow = Flow::from_parts(rows::get(row, 2)?, rows::get(row, 3)?);
                 self.board.traffic.set_flow(place, flow);

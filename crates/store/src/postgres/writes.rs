@@ -49,7 +49,7 @@ pub(super) struct Row<'a> {
 
 /// Columns of one table. Taking them leaves none behind.
 macro_rules! columns {
-    ($(#[$doc:meta])* $name:ident, $sql:literal, $first:ident { $($column:ident: $type:ty,)+ }) => {
+    ($(#[$doc:meta])* $name:ident, $sql:literal, $first:ident { $($column:ident: $type:ty),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Default)]
         pub(super) struct $name { $($column: Vec<$type>,)+ }
@@ -84,10 +84,10 @@ columns!(History, "history_insert", key {
     tenant: String, failure: Option<String>, receipt: Option<String>, explanation: Option<String>,
     policy: Option<String>, actor: Option<String>,
 });
-columns!(Ready, "ready_insert", key { queue: i64, rank: i16, due: i64, key: i64, steps: i32, });
+columns!(Ready, "ready_insert", key { queue: i64, rank: i16, due: i64, key: i64, steps: i32 });
 columns!(Claims, "claim_insert", id { id: i64, node: i64, at: i64, members: Vec<u8>, });
-columns!(Pairs, "expiry_insert", at { at: i64, key: i64, });
-columns!(Receipts, "receipt_put", key { slice: i64, hash: i64, key: i64, });
+columns!(Pairs, "expiry_insert", at { at: i64, key: i64 });
+columns!(Receipts, "receipt_put", key { slice: i64, hash: i64, key: i64 });
 columns!(Ordered, "ordered_insert", key { digest: Vec<u8>, key: i64, active: bool, });
 
 /// Numbers that PostgreSQL has only with a sign. Those beyond are cut: none of ours come near.

@@ -13,7 +13,7 @@ use pombo_kernel::time::{Clock, Span, Time};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, error, info, warn};
 
-use super::{Batch, Entropy, Job, Parked, TakeOver, Task};
+use super::{Answers, Batch, Entropy, Job, Parked, TakeOver, Task};
 use crate::core::Core;
 use crate::{Accepted, Claimed, Conflict, NodeId, Settled, Settlement, StoreError};
 
@@ -84,7 +84,7 @@ struct Group<C> {
 struct Many<I, O> {
     items: Vec<I>,
     found: Vec<O>,
-    callers: Vec<(usize, oneshot::Sender<Result<Vec<O>, StoreError>>)>,
+    callers: Vec<(usize, Answers<O>)>,
 }
 
 impl<I, O> Many<I, O> {

@@ -12,8 +12,8 @@ use pombo_kernel::time::Time;
 use pombo_kernel::turns::BITE;
 use rusqlite::params;
 
-use crate::board::{Alone, Fresh, Front, Held, QueueId, TRIED, rank, rank_of};
 use super::{Sqlite, rows, sql};
+use crate::board::{Alone, Fresh, Front, Held, QueueId, TRIED, rank, rank_of};
 use crate::traffic::places;
 use crate::transition;
 use crate::walls::Walls;

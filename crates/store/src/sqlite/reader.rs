@@ -12,10 +12,10 @@ use pombo_kernel::name::{TemplateName, Tenant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
-use crate::board::rank;
 use super::rows::{self, Step, Stored};
 use super::{keyed_hash, moving, sql, templates};
 use crate::audit::{self, Record, Tip, Verified};
+use crate::board::rank;
 use crate::core::Reading;
 use crate::{
     ApiKey, Counted, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion,

@@ -9,9 +9,9 @@ use pombo_kernel::planted;
 use pombo_kernel::time::{Span, Time};
 use rusqlite::params;
 
-use crate::board::rank;
 use super::rows::{Ending, Stored};
 use super::{Order, Sqlite, rows, sql};
+use crate::board::rank;
 use crate::traffic::places;
 use crate::transition;
 use crate::walls::Walls;

@@ -316,7 +316,8 @@ impl<C: Fresh> Pair<C> {
                     Some(settlement)
                 };
                 let ours: Vec<_> = endings.iter().filter_map(settled).collect();
-                let theirs = |one: &Settlement| Settlement { key: theirs(&self.tokens, one.key), ..one.clone() };
+                let theirs =
+                    |one: &Settlement| Settlement { key: theirs(&self.tokens, one.key), ..one.clone() };
                 let theirs: Vec<_> = ours.iter().map(theirs).collect();
                 same("settle", model.settle_all(&ours, now).unwrap(), other.settle_all(&theirs, now))?;
             }
@@ -366,6 +367,9 @@ impl<C: Fresh> Pair<C> {
                 let until = now + Span::from_secs(*secs);
                 model.heartbeat(NodeId(*node), until).unwrap();
                 same("heartbeat", (), other.heartbeat(NodeId(*node), until))?;
+                // Whether a lease that was not committed holds after all, where leases are kept in memory, is no
+                // matter: nobody was told that it does.
+                self.commit()?;
             }
             Command::TakeOver { node, max } => {
                 let node = NodeId(*node);

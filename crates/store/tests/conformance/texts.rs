@@ -47,7 +47,9 @@ fn hostile() -> Vec<String> {
     texts.push("x".repeat(200_000));
     // Compression makes this no smaller.
     let mut dice = Dice::seeded(3);
-    texts.push((0..20_000).filter_map(|_| char::from_u32(u32::try_from(dice.below(0x800)).unwrap())).collect());
+    texts.push(
+        (0..20_000).filter_map(|_| char::from_u32(u32::try_from(dice.below(0x800)).unwrap())).collect(),
+    );
     texts.push("ã\0".repeat(50_000));
     texts
 }

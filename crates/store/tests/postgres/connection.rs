@@ -137,11 +137,12 @@ async fn nothing_acknowledged_is_lost_when_the_server_restarts_under_load() {
         task.await.unwrap();
     }
     assert!(refused.load(Ordering::SeqCst) > 0, "what could not be stored was refused");
-    for id in acknowledged.lock().unwrap().iter() {
-        assert!(state(&store, *id).await.is_some(), "{id} was acknowledged and is lost");
+    let (acknowledged, sent) = (acknowledged.lock().unwrap().clone(), sent.lock().unwrap().clone());
+    for id in acknowledged {
+        assert!(state(&store, id).await.is_some(), "{id} was acknowledged and is lost");
     }
-    for id in sent.lock().unwrap().iter() {
-        assert_eq!(state(&store, *id).await, Some(StateName::Sent), "{id}");
+    for id in sent {
+        assert_eq!(state(&store, id).await, Some(StateName::Sent), "{id}");
     }
     assert_eq!(at_last(|| store.verify()).await.broken, None);
     at_last(|| store.close()).await;

@@ -27,12 +27,13 @@ fn ids(taken: &[Claimed]) -> Vec<MessageId> {
     taken.iter().map(|claimed| claimed.message.id).collect()
 }
 
-/// Lets so many nodes do that at the same time, each on a thread of its own.
-fn together<T: Send>(nodes: Vec<Node>, work: impl Fn(usize, &mut Node) -> T + Sync) -> Vec<T> {
+/// Lets the nodes do that at the same time, each on a thread of its own. None leaves before all are done, since
+/// the claims of one that leaves are taken over.
+fn together<T: Send>(mut nodes: Vec<Node>, work: impl Fn(usize, &mut Node) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let work = &work;
-        let start = |(n, mut node): (usize, Node)| scope.spawn(move || work(n, &mut node));
-        let threads: Vec<_> = nodes.into_iter().enumerate().map(start).collect();
+        let start = |(n, node)| scope.spawn(move || work(n, node));
+        let threads: Vec<_> = nodes.iter_mut().enumerate().map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -390,6 +391,18 @@ fn a_node_takes_over_from_one_whose_lease_has_ended_and_not_before() {
     assert_eq!(tally(&one, Counted::Sent), 5);
 }
 
+#[test]
+fn what_a_node_leaves_behind_is_taken_over_at_once() {
+    let database = migrated();
+    let (mut one, mut two) = (Node::on(&database, 1), Node::on(&database, 2));
+    one.heartbeat(mins(60));
+    let accepted = one.accept(&vec![draft(); 3]);
+    assert_eq!(one.claim(3).len(), 3);
+    assert_eq!(two.take_over(10), []);
+    drop(one);
+    assert_eq!(ids(&two.take_over(10)), accepted);
+}
+
 // fault 47
 #[test]
 fn nodes_that_race_to_take_over_get_each_message_once() {
@@ -564,7 +577,8 @@ fn giant_texts_and_texts_with_nul_go_from_node_to_node() {
     let (mut one, mut two) = (Node::on(&database, 1), Node::on(&database, 2));
     // Not to be made smaller by compression, so that no index row could hold them.
     let mut dice = Dice::seeded(3);
-    let noise: String = (0..20_000).filter_map(|_| char::from_u32(dice.below(0x1000) as u32)).collect();
+    let noise: String =
+        (0..20_000).filter_map(|_| char::from_u32(u32::try_from(dice.below(0x1000)).unwrap())).collect();
     for text in [noise, "\0".repeat(100_000), "a\0\u{1}0\u{1}".into()] {
         let body = Body {
             to: text.clone(),

@@ -498,6 +498,42 @@ fn the_same_idempotency_key_is_the_same_message() {
     assert_eq!(ids.len(), 1);
 }
 
+#[test] // REQ ML-3
+fn a_repeat_finds_the_first_even_while_a_node_is_making_it() {
+    let mut house = House::new();
+    let call = format!(
+        "SELECT enqueue_email('{USER}', 'reset', 'ana@example.com', '{{}}', p_idempotency_key => 'k')"
+    );
+    let first = house.app(&call);
+    let print = house.waiting().requests[0].fingerprint.map(|byte| format!("{byte:02x}")).concat();
+    // What a node does, kept open until somebody waits for it.
+    let making = format!(
+        "BEGIN; SET search_path = pombo; DELETE FROM inbox;
+         INSERT INTO idempotency (digest, key, nonce, tenant, idempotency_key, fingerprint) VALUES
+         (digest('default', 'k'), message_key('{first}'), message_nonce('{first}'), 'default', 'k', '\\x{print}');
+         DO $$ BEGIN
+           WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted) LOOP PERFORM pg_sleep(0.01); END LOOP;
+         END $$; COMMIT"
+    );
+    let second = thread::scope(|scope| {
+        scope.spawn(|| house.database.ask(&making));
+        // Until it has begun, a repeat finds the first where it is.
+        scope
+            .spawn(|| {
+                loop {
+                    let said = house.app(&call);
+                    if house.database.ask("SELECT count(*) FROM pombo.idempotency") == "1" {
+                        return said;
+                    }
+                }
+            })
+            .join()
+            .unwrap()
+    });
+    assert_eq!(second, first);
+    assert_eq!(house.database.ask("SELECT count(*) FROM pombo.inbox"), "0");
+}
+
 #[test]
 fn a_repeat_that_slipped_through_says_so() {
     let mut house = House::new();

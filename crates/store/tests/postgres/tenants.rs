@@ -266,7 +266,7 @@ fn the_owner_of_the_tables_is_bound_like_anybody_and_the_engine_needs_no_more_th
 #[test]
 fn roles_are_made_once_however_many_databases_of_a_server_want_them() {
     let cluster = Cluster::in_memory();
-    let all: Vec<Plain> = (0..4).map(|_| Plain::on(&cluster, "SUPERUSER")).collect();
+    let all: Vec<Plain> = (0..4).map(|_| Plain::on(&cluster, "CREATEROLE")).collect();
     thread::scope(|scope| {
         let threads: Vec<_> = all.iter().map(|one| scope.spawn(|| one.open().map(drop))).collect();
         for thread in threads {

@@ -49,9 +49,10 @@ pub(crate) async fn stats(call: Call) -> Result<Response, Problem> {
         /// Why nothing is sent, if nothing is.
         paused: Option<PauseView>,
     }
+    let tallies = call.door.store().tallies().await?;
     let paused = call.door.store().paused().await?.map(PauseView::from);
     let mut document = Document { total: Counts::default(), channels: BTreeMap::new(), paused };
-    for tally in call.door.store().tallies().await? {
+    for tally in tallies {
         if tally.tenant == call.caller.tenant {
             document.total.add(tally.what, tally.count);
             let channel = document.channels.entry(tally.channel.as_str().to_owned()).or_default();

@@ -163,9 +163,15 @@ async fn an_administrator_pauses_all_sending_and_lets_it_go_on() {
     assert_eq!(house.get("/v1/store").await.json(), json!({"paused": null}));
     assert_eq!(house.get("/readyz").await.json(), json!({"status": "ready"}));
     let unexplained = house.call("POST", "/v1/store/pause", "{}").await;
-    assert_eq!((unexplained.code(), unexplained.json()["errors"][0]["field"].clone()), ("INVALID_FIELD".into(), json!("reason")));
+    assert_eq!(
+        (unexplained.code(), unexplained.json()["errors"][0]["field"].clone()),
+        ("INVALID_FIELD".into(), json!("reason"))
+    );
     let paused = house.post("/v1/store/pause", &json!({"reason": "restored"})).await.json();
-    assert_eq!((&paused["paused"]["reason"], &paused["paused"]["since"]), (&json!("restored"), &json!(NOW.to_string())));
+    assert_eq!(
+        (&paused["paused"]["reason"], &paused["paused"]["since"]),
+        (&json!("restored"), &json!(NOW.to_string()))
+    );
     assert!(paused["paused"]["hint"].as_str().unwrap().contains("pombo store resume"), "{paused}");
     assert_eq!(house.get("/v1/stats").await.json()["paused"], paused["paused"]);
     assert_eq!(house.get("/readyz").await.json(), json!({"status": "ready", "sending": "paused"}));

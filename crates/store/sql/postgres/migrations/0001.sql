@@ -38,10 +38,7 @@ CREATE TABLE queue (
   weight int NOT NULL DEFAULT 1
 );
 
--- Times and ids as SQL writes them. They stand in indexes: what they answer can never change.
-CREATE FUNCTION instant(millis bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-  RETURN to_timestamp(millis::float8 / 1000);
-
+-- The time and the id of a message as SQL writes them. They stand in an index: what they answer can never change.
 CREATE FUNCTION message_time(key bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
   RETURN to_timestamp(((key >> 21) + 1577836800000)::float8 / 1000);
 
@@ -145,8 +142,6 @@ CREATE TABLE history_rest PARTITION OF history DEFAULT;
 
 -- The dead letters. A reprocessing turns the failed row's outcome into one outside this index.
 CREATE INDEX dead ON history (key) WHERE outcome IN (3, 11);
-
-CREATE INDEX history_by_age ON history USING brin (instant(finished_at)) WITH (autosummarize = on);
 
 -- Unfinished messages that share an ordering key; one of them is active, the others wait outside the queues.
 CREATE TABLE ordered (

@@ -29,10 +29,15 @@ const LIVE: [(&str, i64); 12] = [
     ("board", 1_000),
     ("audit_tip", 1_000),
 ];
-/// What a backlog leaves behind in indexes, which vacuum empties and does not make shorter, is worth building them
-/// anew from here on, if the table is so small by now that it takes a moment.
-const INDEX_LARGE: i64 = 8 << 20;
-const TABLE_SMALL: i64 = 4 << 20;
+/// Of these, those that a backlog makes large, in the order of `upkeep_rows`, with about how many bytes a row of
+/// them needs in table and indexes, or more.
+const GROWING: [(&str, i64); 5] =
+    [("ready", 100), ("ordered", 180), ("expiry", 80), ("inbox", 65_536), ("claim", 65_536)];
+/// Vacuum makes room for new rows; it gives back only what is free at a table's end, and nothing of an index. From
+/// so many bytes on it is worth writing a table anew, if its rows are so few that it takes a moment.
+const LARGE: i64 = 1 << 20;
+const FEW_ROWS: i64 = 50_000;
+const SHRINK_EVERY: Span = Span::from_mins(1);
 /// How long to leave a table alone that could not be cleaned.
 const REST: Span = Span::from_secs(2);
 const REST_MAX: Span = Span::from_mins(1);
@@ -50,6 +55,8 @@ pub(super) struct Chores {
     holders: Option<Time>,
     months: Option<Time>,
     folded: Option<Time>,
+    /// When each table was last found to be larger than its rows.
+    shrunk: HashMap<&'static str, Option<Time>>,
     /// Tables that a vacuum did not help, since when and for how long they are left alone.
     resting: HashMap<&'static str, (Time, Span)>,
 }
@@ -65,7 +72,14 @@ fn again(last: &mut Option<Time>, every: Span, now: Time) -> bool {
 
 impl Chores {
     pub(super) fn new(retention: Option<Span>) -> Chores {
-        Chores { retention, holders: None, months: None, folded: None, resting: HashMap::new() }
+        Chores {
+            retention,
+            holders: None,
+            months: None,
+            folded: None,
+            shrunk: HashMap::new(),
+            resting: HashMap::new(),
+        }
     }
 
     /// Does what is due. A chore that fails does not keep the others from being done, unless the connection is gone.
@@ -93,7 +107,7 @@ impl Chores {
             let Some(size) = sizes.get(table) else { continue };
             if size.dead < floor + size.live / 5 {
                 self.resting.remove(table);
-                shrink(link, table, size)?;
+                self.shrink(link, table, size, now)?;
                 continue;
             }
             if self.resting.get(table).is_some_and(|(since, rest)| now >= *since && now.since(*since) < *rest)
@@ -112,42 +126,51 @@ impl Chores {
         }
         Ok(())
     }
+
+    /// Writes a table anew, with its indexes, that a backlog has left large. Others wait for it, for some
+    /// milliseconds; where it would have to wait itself, it is left for later.
+    fn shrink(&mut self, link: &Link, table: &'static str, size: &Size, now: Time) -> Result<(), StoreError> {
+        let Some(nth) = GROWING.iter().position(|(name, _)| *name == table) else { return Ok(()) };
+        let is_small = |rows: i64| size.bytes <= 2 * rows * GROWING[nth].1;
+        let last = self.shrunk.entry(table).or_default();
+        if size.bytes < LARGE || is_small(size.live) || !again(last, SHRINK_EVERY, now) {
+            return Ok(());
+        }
+        // The server forgets what it has counted when it crashes.
+        let most = FEW_ROWS + 1;
+        let found = as_engine(link, vec![(sql!("upkeep_rows"), vec![most.into()])])?;
+        let rows = found.iter().flatten().next().map_or(most, |row| row.get(nth));
+        if rows > FEW_ROWS || is_small(rows) {
+            return Ok(());
+        }
+        let text = format!("SET LOCAL lock_timeout = '100ms'; CLUSTER pombo.{table} USING {table}_pkey");
+        match migrate::within(link, |link| link.script(&text)) {
+            Err(error) if link.is_closed() => Err(error),
+            Err(error) => {
+                debug!(%error, table, "a table stays large for now");
+                Ok(())
+            }
+            Ok(()) => {
+                info!(table, bytes = size.bytes, rows, "a table that a backlog had left was written anew");
+                Ok(())
+            }
+        }
+    }
 }
 
 /// A table's rows, as far as the server has counted them, and bytes.
 struct Size {
     dead: i64,
     live: i64,
-    table: i64,
-    indexes: i64,
+    /// Of table and indexes.
+    bytes: i64,
 }
 
 fn sizes(link: &Link) -> Result<HashMap<String, Size>, StoreError> {
     let names: Vec<_> = LIVE.iter().map(|(table, _)| *table).collect();
     let rows = link.query(sql!("upkeep_tables"), vec![names.into()])?;
-    let size =
-        |row: &Row| Size { dead: row.get(1), live: row.get(2), table: row.get(3), indexes: row.get(4) };
+    let size = |row: &Row| Size { dead: row.get(1), live: row.get(2), bytes: row.get(3) };
     Ok(rows.iter().map(|row| (row.get(0), size(row))).collect())
-}
-
-/// Builds the indexes of a table anew that a backlog has left large. Whoever writes waits for it, for some milliseconds;
-/// where it would have to wait itself, it is left for later.
-fn shrink(link: &Link, table: &str, size: &Size) -> Result<(), StoreError> {
-    if size.indexes < INDEX_LARGE || size.table > TABLE_SMALL || size.indexes < 4 * size.table {
-        return Ok(());
-    }
-    let text = format!("SET LOCAL lock_timeout = '100ms'; REINDEX TABLE pombo.{table}");
-    match migrate::within(link, |link| link.script(&text)) {
-        Err(error) if link.is_closed() => Err(error),
-        Err(error) => {
-            debug!(%error, table, "indexes stay large for now");
-            Ok(())
-        }
-        Ok(()) => {
-            info!(table, bytes = size.indexes, "indexes that a backlog had left were built anew");
-            Ok(())
-        }
-    }
 }
 
 /// Passes on a failure that leaves no connection, and tells of others.
