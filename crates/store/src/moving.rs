@@ -4,6 +4,8 @@
 //! far it came, so that a copy that is cut off goes on where it was. Until it has come to its end and both sides were
 //! compared, the target carries that note, and nobody can serve from it.
 
+use std::fmt;
+
 use pombo_kernel::time::Time;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -120,15 +122,31 @@ impl Table {
 }
 
 /// One value of a row. A boolean is 0 or 1.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Cell {
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Cell {
     Null,
     Number(i64),
     Text(String),
     Bytes(Vec<u8>),
 }
 
+/// Only of what kind it is: it may be somebody's.
+impl fmt::Debug for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind())
+    }
+}
+
 impl Cell {
+    fn kind(&self) -> &'static str {
+        match self {
+            Cell::Null => "nothing",
+            Cell::Number(_) => "a number",
+            Cell::Text(_) => "a text",
+            Cell::Bytes(_) => "bytes",
+        }
+    }
+
     /// About what it takes in memory.
     pub(crate) fn weight(&self) -> usize {
         match self {
@@ -160,15 +178,9 @@ impl Cell {
     }
 }
 
-/// A value of another kind than its column has. What it is stays out of the message: it may be somebody's.
+/// A value of another kind than its column has.
 fn unexpected(cell: &Cell) -> StoreError {
-    let kind = match cell {
-        Cell::Null => "nothing",
-        Cell::Number(_) => "a number",
-        Cell::Text(_) => "a text",
-        Cell::Bytes(_) => "bytes",
-    };
-    StoreError::Broken(format!("a row that is copied has {kind} where something else belongs"))
+    StoreError::Broken(format!("a row that is copied has {cell:?} where something else belongs"))
 }
 
 pub(crate) type Row = Vec<Cell>;

@@ -51,7 +51,7 @@ Examples:
     /// Write a copy of the store, as it is at one moment, into a new folder
     #[command(
         after_help = "It may run beside servers at work. The copy is an embedded store, whatever it was made of, \
-and sends nothing
+and sends nothing \
 until `pombo store resume`: what waits in it may have been sent since it was made.
 
 Examples:
@@ -68,7 +68,7 @@ Examples:
     /// Copy a store into an empty one of either kind, and compare
     #[command(
         after_help = "A store is written as postgres://…, sqlite:DIR or DIR. No server may use either one. A \
-copy that is cut off
+copy that is cut off \
 goes on where it was when the same command is run again. Afterwards the source is paused, so that not both send.
 
 Examples:
