@@ -1,7 +1,8 @@
--- queue, rank, now, limit; the first rows of a rank that nobody else is taking are taken, and come in any order
+-- queue, rank, now, limit, first due; the first rows of a rank from there on that nobody else is taking are taken, and
+-- come in any order
 WITH heads AS (
   DELETE FROM ready WHERE ctid = ANY (ARRAY (
-    SELECT ctid FROM ready WHERE queue = $1 AND rank = $2 AND due <= $3
+    SELECT ctid FROM ready WHERE queue = $1 AND rank = $2 AND due BETWEEN $5 AND $3
     ORDER BY due, key LIMIT $4 FOR UPDATE SKIP LOCKED
   )) RETURNING due, key, steps
 )

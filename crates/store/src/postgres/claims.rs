@@ -299,7 +299,8 @@ impl Postgres {
         if some.is_empty() {
             return Ok(Vec::new());
         }
-        let found = self.ask_one(sql!("ready_first"), vec![id.into(), some.into()])?;
+        let firsts: Vec<i64> = some.iter().map(|rank| self.first_due(id, (*rank).into())).collect();
+        let found = self.ask_one(sql!("ready_first"), vec![id.into(), some.into(), firsts.into()])?;
         let read = |row| Ok((rows::time(row, 1)?, rows::get(row, 2)?, i64::from(rows::get::<i16>(row, 0)?)));
         found.iter().map(read).collect()
     }
