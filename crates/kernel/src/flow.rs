@@ -107,6 +107,9 @@ pub(crate) mod exact {
 /// Messages that are due within this time may go together, so that a fast flow is not cut into single claims.
 const TOGETHER: i64 = 50_000;
 
+/// Those who share a flow do not all have the same time, and some act on what they read a while ago.
+const SET_BACK: i64 = 60_000_000;
+
 /// An even flow: when its next message is due, in microseconds since the epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
@@ -130,10 +133,14 @@ impl Flow {
         Flow { next: micros(now + span).saturating_add(TOGETHER), at: micros(now) }
     }
 
-    /// When the next message is due. A flow that was last used in the future begins anew: the clock was set back, and
-    /// nobody waits for it to catch up.
+    /// When the next message is due. A flow that was last used far in the future begins anew: the clock was set back,
+    /// and nobody waits for it to catch up. A little is no sign of that: whoever else sends there may be ahead.
     fn next(self, now: Time) -> i64 {
-        if micros(now) < self.at { micros(now) } else { self.next }
+        if self.is_set_back(now) { micros(now) } else { self.next }
+    }
+
+    fn is_set_back(self, now: Time) -> bool {
+        self.at.saturating_sub(micros(now)) > SET_BACK
     }
 
     /// How many messages may go at once at `now`.
@@ -148,8 +155,9 @@ impl Flow {
     /// The flow after `count` messages went at `now`.
     pub fn after(self, count: usize, rate: Rate, now: Time) -> Flow {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let (next, at) = (self.next(now), micros(now));
-        Flow { next: next.max(at).saturating_add(rate.gap().saturating_mul(count)), at }
+        let (next, now_us) = (self.next(now), micros(now));
+        let at = if self.is_set_back(now) { now_us } else { now_us.max(self.at) };
+        Flow { next: next.max(now_us).saturating_add(rate.gap().saturating_mul(count)), at }
     }
 
     /// When there is room again, as seen at `now`.
@@ -245,6 +253,18 @@ mod tests {
     use proptest::prelude::*;
 
     const NOW: Time = Time::from_millis(1_000_000);
+
+    #[test]
+    fn whoever_is_a_little_behind_gets_no_room_that_another_has_used() {
+        let (rate, noon) = (Rate::from_milli(100), Time::from_millis(1_800_000_000_000));
+        let ahead = noon + Span::from_millis(5);
+        let used = Flow::default().after(1, rate, ahead);
+        assert_eq!(used.room(rate, noon), 0);
+        let late = used.after(1, rate, noon);
+        assert!(late.opens(noon) >= used.opens(noon) + Span::from_secs(9), "{late:?}");
+        // A clock that was set back by an hour is another matter: nobody waits for that long.
+        assert!(used.room(rate, Time::from_millis(noon.millis() - 3_600_000)) > 0);
+    }
 
     #[test]
     fn a_rate_is_written_as_it_is_read() {

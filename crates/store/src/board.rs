@@ -373,14 +373,17 @@ impl Board {
 
     /// What stands in `ready`, in the stead of what was known: the earliest of each queue and rank.
     pub(crate) fn replace_rows(&mut self, heads: &[(QueueId, i64, Time)], now: Time) {
-        for queue in self.queues.values_mut() {
+        let mut touched: BTreeSet<QueueId> = BTreeSet::new();
+        for (id, queue) in self.queues.iter_mut().filter(|(_, queue)| queue.ranks != 0) {
             (queue.stored, queue.retry, queue.ranks) = (None, None, 0);
+            touched.insert(*id);
         }
         for (id, rank, due) in heads {
             let Some(queue) = self.queues.get_mut(id) else { continue };
             queue.see(*rank, *due);
+            touched.insert(*id);
         }
-        self.reseat_all(now);
+        touched.into_iter().for_each(|id| self.reseat(id, now));
     }
 
     pub(crate) fn knows(&self, id: QueueId) -> bool {

@@ -66,6 +66,14 @@ pub trait Core: Send + 'static {
         keys.iter().map(|key| self.release(*key, now)).collect()
     }
     fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError>;
+    fn report_all(
+        &mut self,
+        channel: &ChannelName,
+        reports: &[Report],
+        now: Time,
+    ) -> Result<Vec<Reported>, StoreError> {
+        reports.iter().map(|report| self.report(channel, report, now)).collect()
+    }
     fn cancel(
         &mut self,
         tenant: &Tenant,

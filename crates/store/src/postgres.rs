@@ -107,6 +107,8 @@ pub struct Postgres {
     /// Engines of this process that have shown a sign of life.
     nodes: HashSet<NodeId>,
     board: Board,
+    /// Where each queue and rank begins, as far as is known.
+    firsts: HashMap<(QueueId, i64), Time>,
     claims: Claims,
     /// The audit records of the group that is being written.
     records: Vec<Record>,
@@ -124,7 +126,10 @@ pub struct Postgres {
     secret: [u8; 32],
     next_deadline: Option<Time>,
     looked: Option<Time>,
+    look_took: Span,
     nudged: bool,
+    /// Reopened, and nothing was committed since.
+    mending: bool,
     /// Rung when a look finds something in the inbox.
     bell: Arc<tokio::sync::Notify>,
     /// The group leaves something for others to do.
@@ -176,6 +181,7 @@ impl Postgres {
             slot_since: migrate::now(&owner)?,
             nodes: HashSet::new(),
             board: Board::default(),
+            firsts: HashMap::new(),
             claims: Claims::default(),
             records: Vec::new(),
             tallies: HashMap::new(),
@@ -188,7 +194,9 @@ impl Postgres {
             secret,
             next_deadline: None,
             looked: None,
+            look_took: Span::from_millis(0),
             nudged: false,
+            mending: false,
             bell: Arc::default(),
             leaves_work: false,
             position: Arc::default(),
@@ -300,7 +308,9 @@ impl Postgres {
         let (mut hours, mut tenants, mut channels) = (Vec::new(), Vec::new(), Vec::new());
         let (mut whats, mut counts) = (Vec::new(), Vec::new());
         let hour = i32::try_from(now.hour()).unwrap_or(i32::MAX);
-        for ((tenant, channel, what), count) in self.tallies.drain() {
+        let mut tallies: Vec<_> = self.tallies.drain().collect();
+        tallies.sort_unstable();
+        for ((tenant, channel, what), count) in tallies {
             for hour in [hour, 0] {
                 hours.push(hour);
                 tenants.push(tenant.as_str().to_owned());
@@ -324,6 +334,7 @@ impl Postgres {
     fn put_ready(&mut self, id: QueueId, rank: i64, due: Time, key: MessageKey, steps: u32, now: Time) {
         self.writes.ready(id, rank, due, key, steps);
         self.board.note_row(id, rank, due, now);
+        self.firsts.entry((id, rank)).and_modify(|first| *first = due.min(*first)).or_insert(due);
     }
 
     /// Turns what is left of the group's own messages into rows of `ready`.
@@ -370,15 +381,24 @@ impl Postgres {
             }
         }
         self.board.replace_rows(&heads, now);
+        self.firsts = heads.into_iter().map(|(queue, rank, due)| ((queue, rank), due)).collect();
         if version != self.version {
             self.load_blocks(version, now)?;
         }
         if clock.since(self.slot_since) > SLOT_RENEWAL {
-            self.slot_since = clock;
             self.renew_slot()?;
+            self.slot_since = clock;
+        }
+        if let (Some(keeper), Some(asked)) = (&self.beside.clock, asked) {
+            self.look_took = keeper.local().since(asked);
         }
         (self.looked, self.nudged) = (Some(now), false);
         Ok(())
+    }
+
+    /// How long not to look at all: with many queues a look takes long, and the writer has other things to do.
+    fn look_rest(&self) -> Span {
+        LOOK_REST.max(Span::from_millis(self.look_took.millis().saturating_mul(10)))
     }
 
     fn add_queue(&mut self, row: &link::Row) -> Result<(), StoreError> {
@@ -482,6 +502,15 @@ impl Core for Postgres {
         one(self.report_some(channel, std::slice::from_ref(report), now)?)
     }
 
+    fn report_all(
+        &mut self,
+        channel: &ChannelName,
+        reports: &[Report],
+        now: Time,
+    ) -> Result<Vec<Reported>, StoreError> {
+        self.report_some(channel, reports, now)
+    }
+
     fn cancel(
         &mut self,
         tenant: &Tenant,
@@ -575,13 +604,16 @@ impl Core for Postgres {
         }
         self.forget_group();
         self.leases.clear();
+        self.mending = false;
         self.claims.unlock();
         Ok(self.position.load(Ordering::Relaxed))
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
+        // Once more without a commit in between: whatever is wrong may be the session's.
+        let again = std::mem::replace(&mut self.mending, true);
         let rolled_back =
-            !self.link.is_closed() && self.link.pipeline(vec![("ROLLBACK", Vec::new())]).is_ok();
+            !again && !self.link.is_closed() && self.link.pipeline(vec![("ROLLBACK", Vec::new())]).is_ok();
         if !rolled_back {
             self.link = Link::open(&self.driver, &self.target, Kind::Writer)?;
             self.renew_slot()?;
@@ -599,7 +631,7 @@ impl Core for Postgres {
     }
 
     fn look(&mut self, now: Time) -> Result<(), StoreError> {
-        let rest = if self.nudged { LOOK_REST } else { LOOK_EVERY };
+        let rest = if self.nudged { self.look_rest() } else { LOOK_EVERY.max(self.look_rest()) };
         let soon = |looked: Time| now >= looked && now.since(looked) < rest;
         if self.looked.is_some_and(soon) {
             return Ok(());
@@ -612,7 +644,7 @@ impl Core for Postgres {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let look = self.looked.filter(|_| self.nudged).map(|looked| looked + LOOK_REST);
+        let look = self.looked.filter(|_| self.nudged).map(|looked| looked + self.look_rest());
         [look, self.next_deadline].into_iter().flatten().min()
     }
 

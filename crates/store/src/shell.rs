@@ -292,7 +292,7 @@ impl<C: Core> Store for Shell<C> {
     }
 
     fn report(&self, channel: ChannelName, reports: Vec<Report>) -> Answer<'_, Vec<Reported>> {
-        self.work(move |core, now| reports.iter().map(|one| core.report(&channel, one, now)).collect())
+        self.work(move |core, now| core.report_all(&channel, &reports, now))
     }
 
     fn cancel(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Cancelled> {

@@ -75,6 +75,11 @@ impl Traffic {
         self.flows.insert(place, flow);
     }
 
+    /// Forgets how far places have come, but for those.
+    pub(crate) fn keep_flows(&mut self, of: impl Fn(&Place) -> bool) {
+        self.flows.retain(|place, _| of(place));
+    }
+
     /// What is left when everything but the flows is forgotten.
     pub(crate) fn flows_alone(&self) -> Traffic {
         Traffic { flows: self.flows.clone(), ..Traffic::default() }

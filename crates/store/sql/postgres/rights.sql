@@ -42,7 +42,7 @@ BEGIN
       SELECT 'app_adds', 'FOR INSERT TO pombo_app WITH CHECK (tenant = (SELECT pombo.tenant()))'
       WHERE t.name IN ('inbox', 'command')
       UNION ALL
-      SELECT 'own', 'FOR SELECT USING (role = current_user)' WHERE t.name = 'app'
+      SELECT 'own', 'FOR SELECT USING (role IN (current_user, session_user))' WHERE t.name = 'app'
     LOOP
       IF NOT EXISTS (SELECT FROM pg_catalog.pg_policy WHERE polrelid = t.oid AND polname = p.name) THEN
         EXECUTE format('CREATE POLICY %I ON %I %s', p.name, t.name, p.rule);

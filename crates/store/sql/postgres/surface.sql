@@ -68,15 +68,16 @@ CREATE OR REPLACE FUNCTION fingerprint(request jsonb) RETURNS bytea LANGUAGE sql
   RETURN substring(sha256(convert_to((request - 'idempotency_key')::text, 'UTF8')) FOR 16);
 
 -- The key in an id; none if Pombo cannot have made it.
-CREATE OR REPLACE FUNCTION message_key(id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+CREATE OR REPLACE FUNCTION message_key(id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
   SELECT key FROM (
     SELECT ((((high >> 16) & 281474976710655) - 1577836800000) << 21) | ((high & 4095) << 9) | ((low >> 53) & 511) AS key,
            low & 9007199254740991 AS nonce
     FROM (SELECT ('x' || left(hex, 16))::bit(64)::bigint AS high, ('x' || right(hex, 16))::bit(64)::bigint AS low
           FROM (SELECT encode(uuid_send(id), 'hex') AS hex) written) halves
   ) parts
-  WHERE key >= 0 AND pombo.message_uuid(key, nonce) = id
-$$;
+  WHERE key >= 0 AND pombo.message_uuid(key, nonce) = id;
+END;
 
 CREATE OR REPLACE FUNCTION message_nonce(id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
   RETURN ('x' || right(encode(uuid_send(id), 'hex'), 16))::bit(64)::bigint & 9007199254740991;
@@ -85,13 +86,14 @@ CREATE OR REPLACE FUNCTION message_nonce(id uuid) RETURNS bigint LANGUAGE sql IM
 CREATE OR REPLACE FUNCTION number_from(bytes bytea) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
   RETURN (SELECT bit_or(get_byte(bytes, nth)::bigint << (8 * nth)) FROM generate_series(0, length(bytes) - 1) AS nth);
 
--- The messages that a row of the claim journal lists.
+-- The messages that a row of the claim journal lists. Its names are bound here, not by whoever asks: it sees all rows.
 CREATE OR REPLACE FUNCTION members(members bytea) RETURNS TABLE (key bigint, due bigint, steps int)
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 16 AS $$
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 16
+BEGIN ATOMIC
   SELECT pombo.number_from(substring(members FROM first FOR 8)), pombo.number_from(substring(members FROM first + 8 FOR 8)),
          pombo.number_from(substring(members FROM first + 16 FOR 4))::int
-  FROM generate_series(1, length(members), 20) AS first
-$$;
+  FROM generate_series(1, length(members), 20) AS first;
+END;
 
 GRANT CREATE ON SCHEMA pombo TO pombo_engine;
 SET LOCAL ROLE pombo_engine;

@@ -63,6 +63,7 @@ struct Head {
 
 impl Claims {
     pub(super) fn forget_all(&mut self) {
+        self.spare = None;
         self.held.clear();
         self.open.clear();
     }
@@ -196,10 +197,13 @@ impl Postgres {
         }
     }
 
+    /// A number for a claim; one that was asked for on the way, if there is one.
     pub(super) fn next_claim(&mut self) -> Result<ClaimId, StoreError> {
+        if let Some(claim) = self.claims.spare.take() {
+            return Ok(claim);
+        }
         let found = self.ask_one(sql!("claim_next"), Vec::new())?;
-        let row = found.first().ok_or_else(super::reader::unanswered)?;
-        Ok(ClaimId(rows::get(row, 0)?))
+        number_of(&found)
     }
 
     /// Writes the journal row of a claim and remembers who holds what.
@@ -317,6 +321,12 @@ impl Postgres {
         Ok(())
     }
 
+    /// From where on a rank is read. Before that are rows that were taken: while somebody reads for long, the server
+    /// cannot forget them, and each claim would pass all of them again. What others put there is found by a look.
+    fn first_due(&self, id: QueueId, rank: i64) -> i64 {
+        self.firsts.get(&(id, rank)).map_or(i64::MIN, |due| due.millis())
+    }
+
     /// Takes up to `most` due rows from the front of a rank.
     fn read_heads(
         &mut self,
@@ -327,9 +337,10 @@ impl Postgres {
         now: Time,
         into: &mut Vec<Head>,
     ) -> Result<(), StoreError> {
-        let rank = i16::try_from(rank).unwrap_or(i16::MAX);
+        let first = self.first_due(id, rank);
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let values = vec![id.into(), rank.into(), now.millis().into(), most.into()];
+        let narrow = i16::try_from(rank).unwrap_or(i16::MAX);
+        let values = vec![id.into(), narrow.into(), now.millis().into(), most.into(), first.into()];
         let before = into.len();
         for row in &self.ask_one(sql!("claim_heads"), values)? {
             let steps = rows::number::<i32, u32>(row, 1)?;
@@ -340,6 +351,9 @@ impl Postgres {
             });
         }
         into[before..].sort_by_key(|head| (head.due, head.message.id.key()));
+        if let [.., last] = &into[before..] {
+            self.firsts.insert((id, rank), last.due);
+        }
         Ok(())
     }
 

@@ -34,11 +34,14 @@ impl DatabaseClock {
     }
 
     /// Takes note of what the database's clock said in answer to a question that was asked at this local time.
-    /// It is thought to have looked half way between then and now.
+    ///
+    /// It looked at some moment between then and now. What is known already is believed as long as that allows, so that
+    /// an answer which was long on its way moves nothing.
     pub(super) fn saw(&self, database: Time, asked: Time) {
-        let way = self.local.now().since(asked).millis() / 2;
+        let ahead_of = |local: Time| database.millis().saturating_sub(local.millis());
+        let (least, most) = (ahead_of(self.local.now()), ahead_of(asked));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.ahead_ms = database.millis().saturating_sub((asked + Span::from_millis(way)).millis());
+        state.ahead_ms = state.ahead_ms.clamp(least, most.max(least));
     }
 }
 

@@ -67,8 +67,8 @@ impl Kind {
     fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Kind::Writer => &[
-                ("statement_timeout", "10000"),
-                ("lock_timeout", "5000"),
+                ("statement_timeout", "15000"),
+                ("lock_timeout", "12000"),
                 ("idle_in_transaction_session_timeout", "10000"),
                 ("jit", "off"),
                 ("enable_seqscan", "off"),

@@ -68,6 +68,8 @@ impl Postgres {
         let [blocks, flows, paused] = found.as_slice() else { return Err(super::reader::unanswered()) };
         let read = |row| rows::block(row).map(|(place, block, probe)| (place, block, probe.is_some()));
         let blocks = blocks.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let held = &self.flows;
+        self.board.traffic.keep_flows(|place| held.contains(place));
         for row in flows {
             let place =
                 Place { channel: rows::name(row, 0)?, destination: rows::some_text(row, 1)?.map(Arc::from) };

@@ -609,3 +609,32 @@ fn giant_texts_and_texts_with_nul_go_from_node_to_node() {
         assert_eq!(page.lines.iter().map(|line| line.message.id).collect::<Vec<_>>(), [id]);
     }
 }
+
+#[test]
+fn a_claim_does_not_read_again_what_was_taken_though_somebody_reads_for_long() {
+    const BATCHES: usize = 100;
+    let database = pombo_testbed::Cluster::shared().database();
+    let mut node = Node::on(&database, 1);
+    let (url, reader) =
+        (database.url().to_owned(), "FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'");
+    let reads = thread::spawn(move || pombo_testbed::psql(&url, "SELECT pg_sleep(600)"));
+    while database.ask(&format!("SELECT count(*) {reader} AND backend_xmin IS NOT NULL")) == "0" {
+        assert!(!reads.is_finished());
+    }
+    for _ in 0..BATCHES {
+        node.now = node.now + pombo_kernel::time::Span::from_millis(1);
+        node.accept(&vec![draft(); BATCHES]);
+    }
+    for _ in 0..BATCHES {
+        let taken = node.claim_unaware(BATCHES);
+        assert_eq!(taken.len(), BATCHES);
+        node.settle_all(&taken, End::Sent);
+    }
+    // Its connection has counted by the time that it is closed.
+    drop(node);
+    database.ask(&format!("SELECT pg_terminate_backend(pid) {reader}"));
+    assert!(reads.join().unwrap().is_err());
+    const READ: &str = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'ready_pkey'";
+    let read: usize = database.ask(READ).parse().unwrap();
+    assert!((BATCHES * BATCHES..5 * BATCHES * BATCHES).contains(&read), "{read}");
+}

@@ -201,6 +201,11 @@ fn an_application_sees_and_enqueues_for_its_own_tenant_whatever_it_sets() {
         format!("{}|secret@example.com", foreign.uuid())
     );
     assert_eq!(house.app("SELECT tenant FROM app"), "acme");
+    // Whatever role it takes that says nothing of a tenant: it stays who logged in.
+    assert_eq!(
+        house.app("SET ROLE pombo_app; SELECT recipient_email FROM email_queue; SELECT pombo.tenant()"),
+        "secret@example.com\nacme"
+    );
     house.app("SELECT enqueue_email(NULL, 't', 'a@example.com', '{}')");
     assert_eq!(house.database.ask("SELECT tenant, request ->> 'channel' FROM pombo.inbox"), "acme|post");
     let error = house.try_app("SELECT enqueue('mail', 'a@example.com', content => '{}')").unwrap_err();

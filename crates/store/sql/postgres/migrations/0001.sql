@@ -295,7 +295,8 @@ CREATE TABLE app (
 );
 
 CREATE FUNCTION tenant() RETURNS text LANGUAGE sql STABLE
-  RETURN coalesce((SELECT app.tenant FROM app WHERE app.role = current_user), 'default');
+  RETURN coalesce((SELECT app.tenant FROM app WHERE app.role = current_user),
+                  (SELECT app.tenant FROM app WHERE app.role = session_user), 'default');
 
 -- Ids that are given out by SQL: those of slot 127, which no process has.
 CREATE SEQUENCE enqueue_count MINVALUE 0 MAXVALUE 16383 CYCLE;
@@ -314,7 +315,8 @@ CREATE TABLE inbox (
   key bigint PRIMARY KEY DEFAULT enqueue_key(),
   nonce bigint NOT NULL DEFAULT enqueue_nonce(),
   tenant text NOT NULL DEFAULT tenant(),
-  request jsonb NOT NULL CHECK (jsonb_typeof(request) = 'object')
+  -- As large as a message with attachments can be, as text.
+  request jsonb NOT NULL CHECK (jsonb_typeof(request) = 'object' AND octet_length(request::text) <= 40000000)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 CREATE UNIQUE INDEX inbox_by_idempotency ON inbox (tenant, (request ->> 'idempotency_key'))
