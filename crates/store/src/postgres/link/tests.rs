@@ -91,7 +91,7 @@ fn settings_reach_every_session_also_behind_a_pooler() {
     for parameters in ["", "pooler=transaction", "application_name=pombo&options=-c%20search_path%3Dpublic"] {
         let link = Link::open(&driver(), &target(&database, parameters), Kind::Writer).unwrap();
         let found = texts(&link.query(settings, Vec::new()).unwrap());
-        assert_eq!(found, ["pombo", "10s", "10s", "off", "on", "pombo"], "{parameters}");
+        assert_eq!(found, ["pombo", "15s", "10s", "off", "on", "pombo"], "{parameters}");
     }
 }
 
