@@ -179,6 +179,22 @@ impl Board {
         self.reseat(id, now);
     }
 
+    /// Takes up to `want` of the group's own messages, which no disk has seen: handed on without being read back.
+    pub(crate) fn take_fresh(&mut self, id: QueueId, want: usize, now: Time) -> Vec<(Time, Arc<Message>)> {
+        let queue = self.queue(id);
+        let order = |fresh: &Fresh| (fresh.rank, fresh.due, fresh.key);
+        let (mut due, mut left): (Vec<Fresh>, Vec<Fresh>) =
+            std::mem::take(&mut queue.fresh).into_iter().partition(|fresh| fresh.due <= now);
+        if !due.is_sorted_by_key(order) {
+            due.sort_by_key(order);
+        }
+        left.extend(due.split_off(want.min(due.len())));
+        queue.fresh_due = left.iter().map(|fresh| fresh.due).min();
+        queue.fresh = left;
+        self.reseat(id, now);
+        due.into_iter().map(|fresh| (fresh.due, fresh.message)).collect()
+    }
+
     /// Queues with fresh messages; they become rows before anything is committed.
     pub(crate) fn take_fresh_queues(&mut self) -> Vec<QueueId> {
         std::mem::take(&mut self.fresh)

@@ -6,6 +6,7 @@
 pub mod audit;
 mod board;
 pub mod checking;
+mod claiming;
 pub mod core;
 pub mod home;
 pub mod memory;

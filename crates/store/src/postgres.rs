@@ -44,6 +44,7 @@ use tracing::warn;
 
 use crate::audit::{self, Record};
 use crate::board::{Board, QueueId};
+use crate::claiming::Claiming as _;
 use crate::core::Core;
 use crate::walls::Walls as _;
 use crate::{
@@ -340,11 +341,11 @@ impl Postgres {
     /// Turns what is left of the group's own messages into rows of `ready`.
     fn store_fresh(&mut self, now: Time) {
         for id in self.board.take_fresh_queues() {
-            self.store_fresh_of(id, now);
+            self.make_ready(id, now);
         }
     }
 
-    fn store_fresh_of(&mut self, id: QueueId, now: Time) {
+    fn make_ready(&mut self, id: QueueId, now: Time) {
         let queue = self.board.queue(id);
         queue.fresh_due = None;
         for fresh in std::mem::take(&mut queue.fresh) {
@@ -464,6 +465,11 @@ impl Core for Postgres {
     }
 
     fn claim(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        if self.board.traffic.bound(&ask.rates) {
+            self.board.reseat_all(now);
+        }
+        self.end_pauses(now)?;
+        self.guard_blocks(Guard::Shared, now)?;
         self.claim_by_turns(ask, now)
     }
 

@@ -32,7 +32,8 @@ use pombo_kernel::time::Time;
 use rusqlite::{OptionalExtension, Params, Row, params};
 
 use crate::audit::{Record, Tip};
-use crate::board::{Board, Fresh, QueueId, TRIED, rank};
+use crate::board::{Board, Fresh, QueueId, rank};
+use crate::claiming::Claiming as _;
 use crate::core::Core;
 use crate::rows::keyed_hash;
 use crate::transition;
@@ -149,24 +150,6 @@ impl Sqlite {
         Ok(self.file.db.prepare_cached(sql)?.execute(params)?)
     }
 
-    /// Looks up the earliest row of a queue, among the ranks that may have any.
-    fn find_next_due(&mut self, id: QueueId, ranks: u32, now: Time) -> Result<(), StoreError> {
-        let (mut untried, mut tried): (Option<Time>, Option<Time>) = (None, None);
-        let mut left = 0;
-        for rank in (0..2 * TRIED).filter(|rank| ranks & (1 << rank) != 0) {
-            let due = self.one(sql!("ready_next_due"), params![id, rank], |row| rows::time(row, 0))?;
-            if let Some(due) = due {
-                left |= 1 << rank;
-                let first = if rank < TRIED { &mut untried } else { &mut tried };
-                *first = Some(first.map_or(due, |first| first.min(due)));
-            }
-        }
-        let queue = self.board.queue(id);
-        (queue.stored, queue.retry, queue.ranks) = (untried, tried, left);
-        self.board.reseat(id, now);
-        Ok(())
-    }
-
     fn queue(&mut self, name: &QueueName) -> Result<(QueueId, Arc<QueueName>), StoreError> {
         if let Some(id) = self.board.find(name) {
             return Ok((id, self.board.queue(id).name.clone()));
@@ -217,12 +200,12 @@ impl Sqlite {
     /// Turns what is left of the group's own messages into rows of `ready`.
     fn store_fresh(&mut self, now: Time) -> Result<(), StoreError> {
         for id in self.board.take_fresh_queues() {
-            self.store_fresh_of(id, now)?;
+            self.store_fresh_of_queue(id, now)?;
         }
         Ok(())
     }
 
-    fn store_fresh_of(&mut self, id: QueueId, now: Time) -> Result<(), StoreError> {
+    fn store_fresh_of_queue(&mut self, id: QueueId, now: Time) -> Result<(), StoreError> {
         let queue = self.board.queue(id);
         queue.fresh_due = None;
         for fresh in std::mem::take(&mut queue.fresh) {
@@ -333,6 +316,10 @@ impl Core for Sqlite {
     }
 
     fn claim(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        if self.board.traffic.bound(&ask.rates) {
+            self.board.reseat_all(now);
+        }
+        self.end_pauses(now)?;
         self.claim_by_turns(ask, now)
     }
 

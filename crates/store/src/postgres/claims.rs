@@ -10,16 +10,14 @@ use pombo_kernel::block::Probe;
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress, QueueName};
 use pombo_kernel::time::Time;
-use pombo_kernel::turns::BITE;
 
 use super::link::{Row, Step};
 use super::walls::Guard;
 use super::{Postgres, rows, sql};
-use crate::board::{Alone, Fresh, Front, Held, QueueId, TRIED, rank_of};
-use crate::traffic::places;
+use crate::board::{Held, QueueId, rank_of};
+use crate::claiming::{Claiming, Head, NOBODY, ranks_in, told};
 use crate::transition;
-use crate::walls::Walls as _;
-use crate::{Ask, Claimed, NodeId, Place, Settled, StoreError};
+use crate::{Claimed, NodeId, Place, Settled, StoreError};
 
 #[derive(Debug, Default)]
 pub(super) struct Claims {
@@ -41,24 +39,6 @@ struct Open {
     left: usize,
     /// Nobody else changes the row before the commit.
     locked: bool,
-}
-
-/// A node that never lives.
-const NOBODY: NodeId = NodeId(i64::MIN);
-
-/// Whether a rank's messages were tried before, and if so, whether the destination's budget covers them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tried {
-    Never,
-    WithinBudget,
-    BeyondBudget,
-}
-
-/// A message taken from the head of its queue.
-struct Head {
-    due: Time,
-    message: Arc<Message>,
-    progress: Progress,
 }
 
 impl Claims {
@@ -119,86 +99,9 @@ fn progress(row: &Row, first: usize, steps: u32) -> Result<Progress, StoreError>
     })
 }
 
-impl Postgres {
-    pub(super) fn claim_by_turns(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
-        if self.board.traffic.bound(&ask.rates) {
-            self.board.reseat_all(now);
-        }
-        self.end_pauses(now)?;
-        self.guard_blocks(Guard::Shared, now)?;
-        let mut claim = None;
-        let mut taken = Vec::new();
-        while taken.len() < ask.max {
-            let Some((id, alone)) = self.board.turn(&ask.lane, now) else { break };
-            let name = self.board.queue(id).name.clone();
-            let mut want = ask.max - taken.len();
-            // A queue that is alone takes all at once, unless some of it is paid for by the rest.
-            if alone == Alone::No || self.board.queue(id).retry.is_some_and(|due| due <= now) {
-                want = want.min(BITE);
-            }
-            if !self.hold_flows(&name, now)? {
-                continue;
-            }
-            let probe = match self.board.front(&name, now) {
-                Front::Open => {
-                    want = want.min(self.board.room(&name, now));
-                    None
-                }
-                Front::Probe { places, probe } => {
-                    want = 1;
-                    probe.map(|probe| (places, probe))
-                }
-                Front::Shut { .. } => {
-                    self.board.reseat(id, now);
-                    continue;
-                }
-            };
-            let claim = match claim {
-                Some(claim) => claim,
-                None => *claim.insert(self.next_claim()?),
-            };
-            let heads = match &probe {
-                None => self.take_heads(id, want, now)?,
-                Some((places, _)) => {
-                    let heads = self.take_longest_waiting(id, now)?;
-                    let Some(head) = heads.first() else { continue };
-                    if !self.start_probe(places, head.message.id.key(), now)? {
-                        let (rank, key) =
-                            (rank_of(head.message.priority, head.progress.steps), head.message.id.key());
-                        self.put_ready(id, rank, head.due, key, head.progress.steps, now);
-                        continue;
-                    }
-                    heads
-                }
-            };
-            let retries = heads.iter().filter(|head| head.progress.steps > 0).count();
-            self.board.passed(&name, heads.len() - retries, retries, now);
-            self.board.pay(id, heads.iter().map(|head| head.message.priority), now);
-            for head in heads {
-                let (places, probes) =
-                    probe.clone().map_or((Vec::new(), None), |(places, n)| (places, Some(n)));
-                self.board.probe_started(&places, now);
-                self.record(transition::claimed(&head.message, now));
-                let held = Held {
-                    claim,
-                    node: ask.node,
-                    at: now,
-                    due: head.due,
-                    message: head.message,
-                    progress: head.progress,
-                    probes: places,
-                };
-                taken.push((held, probes));
-            }
-        }
-        match claim {
-            Some(claim) => Ok(self.hold(claim, taken, now)),
-            None => Ok(Vec::new()),
-        }
-    }
-
+impl Claiming for Postgres {
     /// A number for a claim; one that was asked for on the way, if there is one.
-    pub(super) fn next_claim(&mut self) -> Result<ClaimId, StoreError> {
+    fn next_claim(&mut self) -> Result<ClaimId, StoreError> {
         if let Some(claim) = self.claims.spare.take() {
             return Ok(claim);
         }
@@ -206,14 +109,13 @@ impl Postgres {
         number_of(&found)
     }
 
-    /// Writes the journal row of a claim and remembers who holds what.
-    pub(super) fn hold(
+    fn hold(
         &mut self,
         claim: ClaimId,
         taken: Vec<(Held, Option<Probe>)>,
         now: Time,
-    ) -> Vec<Claimed> {
-        let Some((first, _)) = taken.first() else { return Vec::new() };
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let Some((first, _)) = taken.first() else { return Ok(Vec::new()) };
         let node = first.node;
         let mut members = Vec::with_capacity(taken.len() * rows::MEMBER);
         for (held, _) in &taken {
@@ -224,82 +126,21 @@ impl Postgres {
         let open = Open { node, at: now, members, left: taken.len(), locked: true };
         self.claims.open.insert(claim, open);
         let claimed = taken.into_iter().map(|(held, probe)| {
-            let given = Claimed {
-                key: ClaimKey { message: held.message.id, claim },
-                message: held.message.clone(),
-                progress: held.progress,
-                claimed_at: now,
-                probe,
-            };
+            let given = told(&held, probe);
             self.claims.held.insert(held.message.id.key(), held);
             given
         });
-        claimed.collect()
+        Ok(claimed.collect())
     }
 
-    /// Takes up to `want` heads, up to `retries` of what was tried before ahead of what was not.
-    fn take_heads(&mut self, id: QueueId, want: usize, now: Time) -> Result<Vec<Head>, StoreError> {
-        let name = self.board.queue(id).name.clone();
-        let mut retries = self.board.traffic.retry_room(&places(&name)[1], now);
-        let queue = self.board.queue(id);
-        let due = |first: Option<Time>| first.is_some_and(|first| first <= now);
-        if !due(queue.stored) && !due(queue.retry) {
-            return Ok(self.take_fresh(id, want, now));
-        }
-        if !self.board.queue(id).fresh.is_empty() {
-            self.store_fresh_of(id, now);
-        }
-        self.flush_ready(now)?;
-        let ranks = self.board.queue(id).ranks;
-        let mut heads = Vec::new();
-        // At each priority what was tried before goes first, as far as its budget reaches; beyond that it goes last.
-        let within = (0..TRIED).flat_map(|rank| [(rank + TRIED, Tried::WithinBudget), (rank, Tried::Never)]);
-        let order = within.chain((TRIED..2 * TRIED).map(|rank| (rank, Tried::BeyondBudget)));
-        for (rank, tried) in order.filter(|(rank, _)| ranks & (1 << rank) != 0) {
-            let left = want - heads.len();
-            let left = if tried == Tried::WithinBudget { left.min(retries) } else { left };
-            if left == 0 {
-                continue;
-            }
-            let before = heads.len();
-            self.read_heads(id, rank, left, &name, now, &mut heads)?;
-            if tried == Tried::WithinBudget {
-                retries -= heads.len() - before;
-            }
-        }
-        if heads.len() < want {
-            self.find_next_due(id, ranks, now)?;
-        }
-        Ok(heads)
-    }
-
-    /// Rows of `ready` that the group has gathered must be there before others of their queue are taken.
-    fn flush_ready(&mut self, now: Time) -> Result<(), StoreError> {
+    fn store_fresh_of(&mut self, id: QueueId, now: Time) -> Result<(), StoreError> {
+        self.make_ready(id, now);
+        // Rows that the group has gathered must be there before others of their queue are taken.
         if self.writes.ready.is_empty() { Ok(()) } else { self.flush(now) }
     }
 
-    /// The one message that has waited longest, whatever its rank: so one message cannot be the only probe.
-    fn take_longest_waiting(&mut self, id: QueueId, now: Time) -> Result<Vec<Head>, StoreError> {
-        self.store_fresh_of(id, now);
-        self.flush_ready(now)?;
-        let ranks = self.board.queue(id).ranks;
-        let firsts = self.first_rows(id, ranks)?;
-        let longest = firsts.into_iter().filter(|(due, ..)| *due <= now).min();
-        let mut heads = Vec::new();
-        if let Some((.., rank)) = longest {
-            let name = self.board.queue(id).name.clone();
-            self.read_heads(id, rank, 1, &name, now, &mut heads)?;
-        }
-        self.find_next_due(id, ranks, now)?;
-        Ok(heads)
-    }
-
-    /// The first row of each of these ranks: due, key, rank.
     fn first_rows(&mut self, id: QueueId, ranks: u32) -> Result<Vec<(Time, i64, i64)>, StoreError> {
-        let some: Vec<i16> = (0..2 * TRIED)
-            .filter(|rank| ranks & (1 << rank) != 0)
-            .map(|rank| i16::try_from(rank).unwrap_or(0))
-            .collect();
+        let some: Vec<i16> = ranks_in(ranks).map(|rank| i16::try_from(rank).unwrap_or(0)).collect();
         if some.is_empty() {
             return Ok(Vec::new());
         }
@@ -309,25 +150,6 @@ impl Postgres {
         found.iter().map(read).collect()
     }
 
-    /// Looks up the earliest row of a queue, among the ranks that may have any.
-    fn find_next_due(&mut self, id: QueueId, ranks: u32, now: Time) -> Result<(), StoreError> {
-        let firsts = self.first_rows(id, ranks)?;
-        let queue = self.board.queue(id);
-        (queue.stored, queue.retry, queue.ranks) = (None, None, 0);
-        for (due, _, rank) in firsts {
-            queue.see(rank, due);
-        }
-        self.board.reseat(id, now);
-        Ok(())
-    }
-
-    /// From where on a rank is read. Before that are rows that were taken: while somebody reads for long, the server
-    /// cannot forget them, and each claim would pass all of them again. What others put there is found by a look.
-    fn first_due(&self, id: QueueId, rank: i64) -> i64 {
-        self.firsts.get(&(id, rank)).map_or(i64::MIN, |due| due.millis())
-    }
-
-    /// Takes up to `most` due rows from the front of a rank.
     fn read_heads(
         &mut self,
         id: QueueId,
@@ -357,22 +179,31 @@ impl Postgres {
         Ok(())
     }
 
-    /// The group's own messages, which no disk has seen: handed on without being read back.
-    fn take_fresh(&mut self, id: QueueId, want: usize, now: Time) -> Vec<Head> {
-        let queue = self.board.queue(id);
-        let order = |fresh: &Fresh| (fresh.rank, fresh.due, fresh.key);
-        let (mut due, mut left): (Vec<Fresh>, Vec<Fresh>) =
-            std::mem::take(&mut queue.fresh).into_iter().partition(|fresh| fresh.due <= now);
-        if !due.is_sorted_by_key(order) {
-            due.sort_by_key(order);
+    fn hold_flows(&mut self, name: &QueueName, now: Time) -> Result<bool, StoreError> {
+        self.lock_flows(name, now)
+    }
+
+    fn start_probe(
+        &mut self,
+        id: QueueId,
+        places: &[Place],
+        head: &Head,
+        now: Time,
+    ) -> Result<bool, StoreError> {
+        let (key, steps) = (head.message.id.key(), head.progress.steps);
+        let starts = self.mark_probe(places, key, now)?;
+        if !starts {
+            self.put_ready(id, rank_of(head.message.priority, steps), head.due, key, steps, now);
         }
-        left.extend(due.split_off(want.min(due.len())));
-        queue.fresh_due = left.iter().map(|fresh| fresh.due).min();
-        queue.fresh = left;
-        self.board.reseat(id, now);
-        due.into_iter()
-            .map(|fresh| Head { due: fresh.due, message: fresh.message, progress: Progress::default() })
-            .collect()
+        Ok(starts)
+    }
+}
+
+impl Postgres {
+    /// From where on a rank is read. Before that are rows that were taken: while somebody reads for long, the server
+    /// cannot forget them, and each claim would pass all of them again. What others put there is found by a look.
+    fn first_due(&self, id: QueueId, rank: i64) -> i64 {
+        self.firsts.get(&(id, rank)).map_or(i64::MIN, |due| due.millis())
     }
 
     /// Has the journal rows of these claims as they are, and keeps them so until the commit.
@@ -516,7 +347,7 @@ impl Postgres {
             self.record(transition::taken_over(&one.message, now));
             held.push((Held { claim, node, at: now, probes: Vec::new(), ..one }, None));
         }
-        Ok(self.hold(claim, held, now))
+        self.hold(claim, held, now)
     }
 
     /// Takes messages from holders who were never told of them, so that the next take-over finds them.
@@ -531,7 +362,7 @@ impl Postgres {
             self.leave_journal(&held);
             self.let_go(&held, now)?;
             let claim = self.next_claim()?;
-            self.hold(claim, vec![(Held { claim, node: NOBODY, ..held }, None)], now);
+            self.hold(claim, vec![(Held { claim, node: NOBODY, at: now, ..held }, None)], now)?;
         }
         Ok(())
     }

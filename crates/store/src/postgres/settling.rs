@@ -13,6 +13,7 @@ use super::link::Value;
 use super::writes::Row;
 use super::{Postgres, rows, sql};
 use crate::board::{Held, QueueId, rank, rank_of};
+use crate::claiming::Claiming as _;
 use crate::rows::{Ending, Stored};
 use crate::traffic::places;
 use crate::transition;
@@ -245,7 +246,7 @@ impl Postgres {
         let message = Arc::new(stored.message);
         self.record(transition::claimed(&message, now));
         let held = Held { claim, node, at: now, due, message, progress, probes: Vec::new() };
-        Ok(self.hold(claim, vec![(held, None)], now).pop().map_or(Taken::Busy, Taken::Claimed))
+        Ok(self.hold(claim, vec![(held, None)], now)?.pop().map_or(Taken::Busy, Taken::Claimed))
     }
 
     fn find_own(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Waiting>, StoreError> {

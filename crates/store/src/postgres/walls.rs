@@ -86,7 +86,7 @@ impl Postgres {
 
     /// Whether we may send through the bounded places in front of a queue: nobody else does before the commit, and
     /// how far each has come is known.
-    pub(super) fn hold_flows(&mut self, name: &QueueName, now: Time) -> Result<bool, StoreError> {
+    pub(super) fn lock_flows(&mut self, name: &QueueName, now: Time) -> Result<bool, StoreError> {
         for place in places(name) {
             let block = self.board.blocks.get(&place);
             if !self.board.traffic.bounds(&place, block, now) || self.flows.contains(&place) {
@@ -133,7 +133,7 @@ impl Postgres {
     }
 
     /// Sends a message out as a probe of these places, unless somebody else's is on its way.
-    pub(super) fn start_probe(
+    pub(super) fn mark_probe(
         &mut self,
         places: &[Place],
         key: MessageKey,

@@ -5,19 +5,18 @@ use std::sync::Arc;
 
 use pombo_kernel::block::Probe;
 use pombo_kernel::id::MessageKey;
-use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress, QueueName};
+use pombo_kernel::message::{ClaimId, ClaimKey, Progress, QueueName};
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
 use pombo_kernel::time::Time;
-use pombo_kernel::turns::BITE;
 use rusqlite::params;
 
 use super::{Sqlite, rows, sql};
-use crate::board::{Alone, Fresh, Front, Held, QueueId, TRIED, rank, rank_of};
-use crate::traffic::places;
+use crate::board::{Held, QueueId, rank, rank_of};
+use crate::claiming::{Claiming, Head, NOBODY, ranks_in, told};
 use crate::transition;
 use crate::walls::Walls;
-use crate::{Ask, Claimed, NodeId, Settled, StoreError};
+use crate::{Claimed, NodeId, Settled, StoreError};
 
 #[derive(Debug, Default)]
 pub(super) struct Claims {
@@ -27,24 +26,6 @@ pub(super) struct Claims {
     pub(super) leases: HashMap<NodeId, Time>,
     /// Claims that were taken from their holders. The journal does not say so; reading it anew must not forget them.
     disowned: HashSet<ClaimKey>,
-}
-
-/// A node that never lives.
-const NOBODY: NodeId = NodeId(i64::MIN);
-
-/// Whether a rank's messages were tried before, and if so, whether the destination's budget covers them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tried {
-    Never,
-    WithinBudget,
-    BeyondBudget,
-}
-
-/// A message taken from the head of its queue.
-struct Head {
-    due: Time,
-    message: Arc<Message>,
-    progress: Progress,
 }
 
 impl Claims {
@@ -70,70 +51,13 @@ impl Claims {
     }
 }
 
-impl Sqlite {
-    pub(super) fn claim_by_turns(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
-        if self.board.traffic.bound(&ask.rates) {
-            self.board.reseat_all(now);
-        }
-        self.end_pauses(now)?;
-        let claim = self.next_claim();
-        let mut taken = Vec::new();
-        while taken.len() < ask.max {
-            let Some((id, alone)) = self.board.turn(&ask.lane, now) else { break };
-            let name = self.board.queue(id).name.clone();
-            let mut want = ask.max - taken.len();
-            // A queue that is alone takes all at once, unless some of it is paid for by the rest.
-            if alone == Alone::No || self.board.queue(id).retry.is_some_and(|due| due <= now) {
-                want = want.min(BITE);
-            }
-            let probe = match self.board.front(&name, now) {
-                Front::Open => {
-                    want = want.min(self.board.room(&name, now));
-                    None
-                }
-                Front::Probe { places, probe } => {
-                    want = 1;
-                    probe.map(|probe| (places, probe))
-                }
-                Front::Shut { .. } => {
-                    self.board.reseat(id, now);
-                    continue;
-                }
-            };
-            let heads = match &probe {
-                None => self.take_heads(id, want, now)?,
-                Some(_) => self.take_longest_waiting(id, now)?,
-            };
-            let retries = heads.iter().filter(|head| head.progress.steps > 0).count();
-            self.board.passed(&name, heads.len() - retries, retries, now);
-            self.board.pay(id, heads.iter().map(|head| head.message.priority), now);
-            for head in heads {
-                let (places, probes) =
-                    probe.clone().map_or((Vec::new(), None), |(places, n)| (places, Some(n)));
-                self.board.probe_started(&places, now);
-                self.record(transition::claimed(&head.message, now));
-                let held = Held {
-                    claim,
-                    node: ask.node,
-                    at: now,
-                    due: head.due,
-                    message: head.message,
-                    progress: head.progress,
-                    probes: places,
-                };
-                taken.push((held, probes));
-            }
-        }
-        self.hold(claim, taken, now)
-    }
-
-    /// Never given out before: the audit position of the claim's first record.
-    fn next_claim(&self) -> ClaimId {
+impl Claiming for Sqlite {
+    /// The audit position of the claim's first record.
+    fn next_claim(&mut self) -> Result<ClaimId, StoreError> {
         let position = self.tip.position + self.records.len() as u64;
-        ClaimId(i64::try_from(position).unwrap_or(i64::MAX))
+        Ok(ClaimId(i64::try_from(position).unwrap_or(i64::MAX)))
     }
 
-    /// Writes the journal row of a claim and remembers who holds what.
     fn hold(
         &mut self,
         claim: ClaimId,
@@ -149,73 +73,26 @@ impl Sqlite {
         self.write(sql!("claim_insert"), params![claim.0, node.0, now.millis(), members])?;
         self.claims.open.insert(claim, taken.len());
         let claimed = taken.into_iter().map(|(held, probe)| {
-            let given = Claimed {
-                key: ClaimKey { message: held.message.id, claim },
-                message: held.message.clone(),
-                progress: held.progress,
-                claimed_at: now,
-                probe,
-            };
+            let given = told(&held, probe);
             self.claims.held.insert(held.message.id.key(), held);
             given
         });
         Ok(claimed.collect())
     }
 
-    /// Takes up to `want` heads, up to `retries` of what was tried before ahead of what was not.
-    fn take_heads(&mut self, id: QueueId, want: usize, now: Time) -> Result<Vec<Head>, StoreError> {
-        let name = self.board.queue(id).name.clone();
-        let mut retries = self.board.traffic.retry_room(&places(&name)[1], now);
-        let queue = self.board.queue(id);
-        let due = |first: Option<Time>| first.is_some_and(|first| first <= now);
-        if !due(queue.stored) && !due(queue.retry) {
-            return Ok(self.take_fresh(id, want, now));
-        }
-        self.store_fresh_of(id, now)?;
-        let ranks = self.board.queue(id).ranks;
-        let mut heads = Vec::new();
-        // At each priority what was tried before goes first, as far as its budget reaches; beyond that it goes last.
-        let within = (0..TRIED).flat_map(|rank| [(rank + TRIED, Tried::WithinBudget), (rank, Tried::Never)]);
-        let order = within.chain((TRIED..2 * TRIED).map(|rank| (rank, Tried::BeyondBudget)));
-        for (rank, tried) in order.filter(|(rank, _)| ranks & (1 << rank) != 0) {
-            let left = want - heads.len();
-            let left = if tried == Tried::WithinBudget { left.min(retries) } else { left };
-            if left == 0 {
-                continue;
-            }
-            let before = heads.len();
-            self.read_heads(id, rank, left, &name, now, &mut heads)?;
-            if tried == Tried::WithinBudget {
-                retries -= heads.len() - before;
-            }
-        }
-        if heads.len() < want {
-            self.find_next_due(id, ranks, now)?;
-        }
-        Ok(heads)
+    fn store_fresh_of(&mut self, id: QueueId, now: Time) -> Result<(), StoreError> {
+        self.store_fresh_of_queue(id, now)
     }
 
-    /// The one message that has waited longest, whatever its rank: so one message cannot be the only probe.
-    fn take_longest_waiting(&mut self, id: QueueId, now: Time) -> Result<Vec<Head>, StoreError> {
-        self.store_fresh_of(id, now)?;
-        let ranks = self.board.queue(id).ranks;
-        let mut longest: Option<(Time, i64, i64)> = None;
-        for rank in (0..2 * TRIED).filter(|rank| ranks & (1 << rank) != 0) {
-            let first = |row: &rusqlite::Row<'_>| Ok((rows::time(row, 0)?, row.get(1)?));
-            let first = self.one(sql!("ready_first"), params![id, rank], first)?;
-            let first = first.filter(|(due, _)| *due <= now).map(|(due, key)| (due, key, rank));
-            longest = [longest, first].into_iter().flatten().min();
+    fn first_rows(&mut self, id: QueueId, ranks: u32) -> Result<Vec<(Time, i64, i64)>, StoreError> {
+        let mut firsts = Vec::new();
+        for rank in ranks_in(ranks) {
+            let first = |row: &rusqlite::Row<'_>| Ok((rows::time(row, 0)?, row.get(1)?, rank));
+            firsts.extend(self.one(sql!("ready_first"), params![id, rank], first)?);
         }
-        let mut heads = Vec::new();
-        if let Some((_, _, rank)) = longest {
-            let name = self.board.queue(id).name.clone();
-            self.read_heads(id, rank, 1, &name, now, &mut heads)?;
-        }
-        self.find_next_due(id, ranks, now)?;
-        Ok(heads)
+        Ok(firsts)
     }
 
-    /// Takes up to `most` due rows from the front of a rank.
     fn read_heads(
         &mut self,
         id: QueueId,
@@ -252,25 +129,9 @@ impl Sqlite {
         }
         Ok(())
     }
+}
 
-    /// The group's own messages, which no disk has seen: handed on without being read back.
-    fn take_fresh(&mut self, id: QueueId, want: usize, now: Time) -> Vec<Head> {
-        let queue = self.board.queue(id);
-        let order = |fresh: &Fresh| (fresh.rank, fresh.due, fresh.key);
-        let (mut due, mut left): (Vec<Fresh>, Vec<Fresh>) =
-            std::mem::take(&mut queue.fresh).into_iter().partition(|fresh| fresh.due <= now);
-        if !due.is_sorted_by_key(order) {
-            due.sort_by_key(order);
-        }
-        left.extend(due.split_off(want.min(due.len())));
-        queue.fresh_due = left.iter().map(|fresh| fresh.due).min();
-        queue.fresh = left;
-        self.board.reseat(id, now);
-        due.into_iter()
-            .map(|fresh| Head { due: fresh.due, message: fresh.message, progress: Progress::default() })
-            .collect()
-    }
-
+impl Sqlite {
     /// Claims whose node has no lease any more, oldest first.
     pub(super) fn take_over_lost(
         &mut self,
@@ -286,7 +147,7 @@ impl Sqlite {
             self.claims.held.values().filter(|held| !alive(&held.node)).cloned().collect();
         lost.sort_by_key(|held| (held.claim, held.message.id));
         lost.truncate(max);
-        let claim = self.next_claim();
+        let claim = self.next_claim()?;
         let mut taken = Vec::with_capacity(lost.len());
         for mut held in lost {
             self.let_go(held.message.id.key(), now)?;

@@ -1,0 +1,225 @@
+//! Which messages a claim gets, whatever a store keeps them in: queues by their turns, and the heads of each.
+
+use std::sync::Arc;
+
+use pombo_kernel::block::Probe;
+use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress, QueueName};
+use pombo_kernel::time::Time;
+use pombo_kernel::turns::BITE;
+
+use crate::board::{Alone, Front, Held, QueueId, TRIED};
+use crate::traffic::places;
+use crate::transition;
+use crate::walls::Walls;
+use crate::{Ask, Claimed, NodeId, Place, StoreError};
+
+/// A node that never lives.
+pub(crate) const NOBODY: NodeId = NodeId(i64::MIN);
+
+/// A message taken from the head of its queue.
+pub(crate) struct Head {
+    pub(crate) due: Time,
+    pub(crate) message: Arc<Message>,
+    pub(crate) progress: Progress,
+}
+
+/// Whether a rank's messages were tried before, and if so, whether the destination's budget covers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tried {
+    Never,
+    WithinBudget,
+    BeyondBudget,
+}
+
+/// A store whose queues are on a board and whose waiting messages are in ranks.
+pub(crate) trait Claiming: Walls {
+    /// Greater than those before it, and never given out before.
+    fn next_claim(&mut self) -> Result<ClaimId, StoreError>;
+
+    /// Writes down a claim and who holds what.
+    fn hold(
+        &mut self,
+        claim: ClaimId,
+        taken: Vec<(Held, Option<Probe>)>,
+        now: Time,
+    ) -> Result<Vec<Claimed>, StoreError>;
+
+    /// Makes the group's own messages of a queue rows like any others.
+    fn store_fresh_of(&mut self, id: QueueId, now: Time) -> Result<(), StoreError>;
+
+    /// The first row of each of these ranks: due, key, rank.
+    fn first_rows(&mut self, id: QueueId, ranks: u32) -> Result<Vec<(Time, i64, i64)>, StoreError>;
+
+    /// Takes up to `most` due rows from the front of a rank.
+    fn read_heads(
+        &mut self,
+        id: QueueId,
+        rank: i64,
+        most: usize,
+        name: &Arc<QueueName>,
+        now: Time,
+        into: &mut Vec<Head>,
+    ) -> Result<(), StoreError>;
+
+    /// Nobody else sends through the bounded places in front of a queue meanwhile; false if somebody does just now.
+    fn hold_flows(&mut self, _name: &QueueName, _now: Time) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
+    /// Sends a message out as a probe; false, and it waits again, if another's is on its way.
+    fn start_probe(
+        &mut self,
+        _id: QueueId,
+        _places: &[Place],
+        _head: &Head,
+        _now: Time,
+    ) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
+    /// Claims for one who asks; blocks are held as they are by now.
+    fn claim_by_turns(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
+        let mut claim = None;
+        let mut taken = Vec::new();
+        while taken.len() < ask.max {
+            let Some((id, alone)) = self.board().turn(&ask.lane, now) else { break };
+            let name = self.board().queue(id).name.clone();
+            let mut want = ask.max - taken.len();
+            // A queue that is alone takes all at once, unless some of it is paid for by the rest.
+            if alone == Alone::No || self.board().queue(id).retry.is_some_and(|due| due <= now) {
+                want = want.min(BITE);
+            }
+            if !self.hold_flows(&name, now)? {
+                continue;
+            }
+            let probe = match self.board().front(&name, now) {
+                Front::Open => {
+                    want = want.min(self.board().room(&name, now));
+                    None
+                }
+                Front::Probe { places, probe } => {
+                    want = 1;
+                    probe.map(|probe| (places, probe))
+                }
+                Front::Shut { .. } => {
+                    self.board().reseat(id, now);
+                    continue;
+                }
+            };
+            let claim = match claim {
+                Some(claim) => claim,
+                None => *claim.insert(self.next_claim()?),
+            };
+            let heads = match &probe {
+                None => self.take_heads(id, want, now)?,
+                Some((places, _)) => {
+                    let heads = self.take_longest_waiting(id, now)?;
+                    match heads.first() {
+                        Some(head) if !self.start_probe(id, places, head, now)? => continue,
+                        _ => heads,
+                    }
+                }
+            };
+            let retries = heads.iter().filter(|head| head.progress.steps > 0).count();
+            self.board().passed(&name, heads.len() - retries, retries, now);
+            self.board().pay(id, heads.iter().map(|head| head.message.priority), now);
+            for head in heads {
+                let (places, probes) =
+                    probe.clone().map_or((Vec::new(), None), |(places, n)| (places, Some(n)));
+                self.board().probe_started(&places, now);
+                self.record(transition::claimed(&head.message, now));
+                let held = Held {
+                    claim,
+                    node: ask.node,
+                    at: now,
+                    due: head.due,
+                    message: head.message,
+                    progress: head.progress,
+                    probes: places,
+                };
+                taken.push((held, probes));
+            }
+        }
+        match claim {
+            Some(claim) => self.hold(claim, taken, now),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Takes up to `want` heads; what was tried before goes ahead of what was not, as far as its budget reaches.
+    fn take_heads(&mut self, id: QueueId, want: usize, now: Time) -> Result<Vec<Head>, StoreError> {
+        let name = self.board().queue(id).name.clone();
+        let mut retries = self.board().traffic.retry_room(&places(&name)[1], now);
+        let queue = self.board().queue(id);
+        let due = |first: Option<Time>| first.is_some_and(|first| first <= now);
+        if !due(queue.stored) && !due(queue.retry) {
+            let fresh = self.board().take_fresh(id, want, now).into_iter();
+            let head = |(due, message)| Head { due, message, progress: Progress::default() };
+            return Ok(fresh.map(head).collect());
+        }
+        self.store_fresh_of(id, now)?;
+        let ranks = self.board().queue(id).ranks;
+        let mut heads = Vec::new();
+        // At each priority what was tried before goes first, as far as its budget reaches; beyond that it goes last.
+        let within = (0..TRIED).flat_map(|rank| [(rank + TRIED, Tried::WithinBudget), (rank, Tried::Never)]);
+        let order = within.chain((TRIED..2 * TRIED).map(|rank| (rank, Tried::BeyondBudget)));
+        for (rank, tried) in order.filter(|(rank, _)| ranks & (1 << rank) != 0) {
+            let left = want - heads.len();
+            let left = if tried == Tried::WithinBudget { left.min(retries) } else { left };
+            if left == 0 {
+                continue;
+            }
+            let before = heads.len();
+            self.read_heads(id, rank, left, &name, now, &mut heads)?;
+            if tried == Tried::WithinBudget {
+                retries -= heads.len() - before;
+            }
+        }
+        if heads.len() < want {
+            self.find_next_due(id, ranks, now)?;
+        }
+        Ok(heads)
+    }
+
+    /// The one message that has waited longest, whatever its rank: so one message cannot be the only probe.
+    fn take_longest_waiting(&mut self, id: QueueId, now: Time) -> Result<Vec<Head>, StoreError> {
+        self.store_fresh_of(id, now)?;
+        let ranks = self.board().queue(id).ranks;
+        let longest = self.first_rows(id, ranks)?.into_iter().filter(|(due, ..)| *due <= now).min();
+        let mut heads = Vec::new();
+        if let Some((.., rank)) = longest {
+            let name = self.board().queue(id).name.clone();
+            self.read_heads(id, rank, 1, &name, now, &mut heads)?;
+        }
+        self.find_next_due(id, ranks, now)?;
+        Ok(heads)
+    }
+
+    /// Looks up the earliest row of a queue, among the ranks that may have any.
+    fn find_next_due(&mut self, id: QueueId, ranks: u32, now: Time) -> Result<(), StoreError> {
+        let firsts = self.first_rows(id, ranks)?;
+        let queue = self.board().queue(id);
+        (queue.stored, queue.retry, queue.ranks) = (None, None, 0);
+        for (due, _, rank) in firsts {
+            queue.see(rank, due);
+        }
+        self.board().reseat(id, now);
+        Ok(())
+    }
+}
+
+/// What the holder of a message is told.
+pub(crate) fn told(held: &Held, probe: Option<Probe>) -> Claimed {
+    Claimed {
+        key: ClaimKey { message: held.message.id, claim: held.claim },
+        message: held.message.clone(),
+        progress: held.progress,
+        claimed_at: held.at,
+        probe,
+    }
+}
+
+/// The ranks that may have rows, by their bits.
+pub(crate) fn ranks_in(ranks: u32) -> impl Iterator<Item = i64> {
+    (0..2 * TRIED).filter(move |rank| ranks & (1 << rank) != 0)
+}
