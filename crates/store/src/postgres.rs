@@ -261,6 +261,25 @@ impl Postgres {
         Ok(self.ask(vec![(sql, values)])?.pop().unwrap_or_default())
     }
 
+    /// Asks one thing, and sends others along that are not waited for before the next is asked.
+    fn ask_ahead(&mut self, step: Step, ahead: Vec<Step>) -> Result<Vec<link::Row>, StoreError> {
+        if ahead.is_empty() {
+            let (sql, values) = step;
+            return self.ask_one(sql, values);
+        }
+        self.begin()?;
+        self.link.query_ahead(step, ahead)
+    }
+
+    /// What writes the results that the group has so far.
+    fn settled_ahead(&mut self) -> Vec<Step> {
+        let mut steps = self.writes.take_history();
+        if !steps.is_empty() && !std::mem::replace(&mut self.named, true) {
+            steps.insert(0, (sql!("audit_next"), Vec::new()));
+        }
+        steps
+    }
+
     /// Writes what the group has gathered, for whoever must read it before the commit.
     fn flush(&mut self, now: Time) -> Result<(), StoreError> {
         self.store_fresh(now);

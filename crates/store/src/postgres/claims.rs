@@ -164,7 +164,9 @@ impl Claiming for Postgres {
         let narrow = i16::try_from(rank).unwrap_or(i16::MAX);
         let values = vec![id.into(), narrow.into(), now.millis().into(), most.into(), first.into()];
         let before = into.len();
-        for row in &self.ask_one(sql!("claim_heads"), values)? {
+        // Results are written while what was claimed is being read.
+        let ahead = self.settled_ahead();
+        for row in &self.ask_ahead((sql!("claim_heads"), values), ahead)? {
             let steps = rows::number::<i32, u32>(row, 1)?;
             into.push(Head {
                 due: rows::time(row, 0)?,

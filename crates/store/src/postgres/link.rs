@@ -176,7 +176,7 @@ impl Driver {
 /// One connection. Its calls block, so they are made by plain threads, never inside an asynchronous task.
 pub(super) struct Link {
     driver: Driver,
-    client: Client,
+    client: Arc<Client>,
     kind: Kind,
     pooled: bool,
     /// The role to take, if the database has it.
@@ -187,6 +187,8 @@ pub(super) struct Link {
     in_transaction: AtomicBool,
     /// An answer did not come in time.
     lost: AtomicBool,
+    /// Sent, and not yet waited for.
+    ahead: Mutex<Option<Started>>,
 }
 
 impl fmt::Debug for Link {
@@ -266,13 +268,14 @@ impl Link {
         })?;
         let mut link = Link {
             driver: driver.clone(),
-            client,
+            client: Arc::new(client),
             kind,
             pooled: target.pooled(),
             role: None,
             prepared: Mutex::default(),
             in_transaction: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            ahead: Mutex::default(),
         };
         const HAS: &str = "SELECT FROM pg_catalog.pg_roles WHERE rolname = $1";
         if let Some(role) = kind.role() {
@@ -326,19 +329,29 @@ impl Link {
         let opens = |step: Option<&Step>| step.is_some_and(|(sql, _)| sql.starts_with("BEGIN"));
         let wrap = self.pooled && !self.in_transaction.load(Ordering::Relaxed) && !opens(steps.first());
         if !wrap {
-            return self.send(&steps);
+            return self.send(steps);
         }
         let mut wrapped = self.begin();
         let before = wrapped.len();
         wrapped.extend(steps);
         wrapped.push(("COMMIT", Vec::new()));
-        let mut rows = self.send(&wrapped)?;
+        let mut rows = self.send(wrapped)?;
         rows.pop();
         Ok(rows.split_off(before))
     }
 
-    fn send(&self, steps: &[Step]) -> Result<Vec<Vec<Row>>, StoreError> {
-        for (sql, _) in steps {
+    /// One statement, and behind it others whose end nobody waits for yet: the server works on them while the caller
+    /// works on the answer. What became of them is known with the next call.
+    pub(super) fn query_ahead(&self, step: Step, ahead: Vec<Step>) -> Result<Vec<Row>, StoreError> {
+        Ok(self.send_ahead(vec![step], ahead)?.pop().unwrap_or_default())
+    }
+
+    fn send(&self, steps: Vec<Step>) -> Result<Vec<Vec<Row>>, StoreError> {
+        self.send_ahead(steps, Vec::new())
+    }
+
+    fn send_ahead(&self, steps: Vec<Step>, ahead: Vec<Step>) -> Result<Vec<Vec<Row>>, StoreError> {
+        for (sql, _) in &steps {
             match sql.split_ascii_whitespace().next() {
                 Some("BEGIN") => self.in_transaction.store(true, Ordering::Relaxed),
                 Some("COMMIT" | "ROLLBACK") => self.in_transaction.store(false, Ordering::Relaxed),
@@ -346,18 +359,34 @@ impl Link {
             }
         }
         self.wait(async {
-            if self.pooled {
-                let typed: Vec<_> = steps.iter().map(|(_, values)| typed(values)).collect();
-                let sent =
-                    steps.iter().zip(&typed).map(|((sql, _), typed)| self.client.query_typed(sql, typed));
-                return in_order(sent).await;
+            let before = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let now = self.start(steps).await?;
+            let after = if ahead.is_empty() { None } else { Some(self.start(ahead).await?) };
+            if let Some(before) = before {
+                before.end().await?;
             }
-            let statements = self.statements(steps).await?;
-            let plain: Vec<_> = steps.iter().map(|(_, values)| plain(values)).collect();
-            let sent =
-                statements.iter().zip(&plain).map(|(statement, plain)| self.client.query(statement, plain));
-            in_order(sent).await
+            let answers = now.end().await?;
+            *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = after;
+            Ok(answers)
         })
+    }
+
+    /// Sends statements, all at once.
+    async fn start(&self, steps: Vec<Step>) -> Result<Started, Error> {
+        let client = self.client.clone();
+        if self.pooled {
+            return Ok(Started::of(async move {
+                let typed: Vec<_> = steps.iter().map(|(_, values)| typed(values)).collect();
+                in_order(steps.iter().zip(&typed).map(|((sql, _), typed)| client.query_typed(sql, typed))).await
+            })
+            .await);
+        }
+        let statements = self.statements(&steps).await?;
+        Ok(Started::of(async move {
+            let plain: Vec<_> = steps.iter().map(|(_, values)| plain(values)).collect();
+            in_order(statements.iter().zip(&plain).map(|(statement, plain)| client.query(statement, plain))).await
+        })
+        .await)
     }
 
     /// Statements of some text, in one go; none of them returns rows.
@@ -410,23 +439,51 @@ fn typed(values: &[Value]) -> Vec<(&(dyn ToSql + Sync), Type)> {
     values.iter().map(|value| (&*value.is as &(dyn ToSql + Sync), value.of.clone())).collect()
 }
 
+type Answers = Result<Vec<Vec<Row>>, Error>;
+
+/// Statements on their way.
+struct Started {
+    work: Pin<Box<dyn Future<Output = Answers> + Send>>,
+    done: Option<Answers>,
+}
+
+impl Started {
+    /// Begins the work, which sends its statements.
+    async fn of(work: impl Future<Output = Answers> + Send + 'static) -> Started {
+        let mut work: Pin<Box<dyn Future<Output = Answers> + Send>> = Box::pin(work);
+        let done = begun(work.as_mut()).await;
+        Started { work, done }
+    }
+
+    async fn end(self) -> Answers {
+        match self.done {
+            Some(done) => done,
+            None => self.work.await,
+        }
+    }
+}
+
+/// Lets the work go as far as it can without waiting; its end, if it came to that.
+async fn begun<F: Future + ?Sized>(mut work: Pin<&mut F>) -> Option<F::Output> {
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
 /// Starts each in turn, which sends it, and then waits for all of them. The first error, in that order, wins.
-async fn in_order<F>(work: impl Iterator<Item = F>) -> Result<Vec<Vec<Row>>, Error>
+async fn in_order<F>(work: impl Iterator<Item = F>) -> Answers
 where
     F: Future<Output = Result<Vec<Row>, Error>>,
 {
-    let mut waiting: Vec<(Pin<Box<F>>, Option<_>)> = work.map(|one| (Box::pin(one), None)).collect();
-    poll_fn(|context| {
-        for (one, done) in &mut waiting {
-            if let Poll::Ready(result) = one.as_mut().poll(context) {
-                *done = Some(result);
-            }
-        }
-        Poll::Ready(())
-    })
-    .await;
+    let mut waiting = Vec::new();
+    for one in work {
+        let mut one = Box::pin(one);
+        waiting.push((begun(one.as_mut()).await, one));
+    }
     let mut all = Vec::with_capacity(waiting.len());
-    for (one, done) in waiting {
+    for (done, one) in waiting {
         all.push(match done {
             Some(result) => result,
             None => one.await,

@@ -198,6 +198,13 @@ impl Writes {
         !self.messages.is_empty() || !self.history.is_empty()
     }
 
+    /// The statement that writes what has been settled so far.
+    pub(super) fn take_history(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        self.history.insert(&mut steps);
+        steps
+    }
+
     /// The statements that write everything, which is then gone from here.
     pub(super) fn take(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
