@@ -266,7 +266,7 @@ impl Hands {
         }
         let envelope = Envelope {
             id: claimed.message.id,
-            idempotency_key: idempotency_key(&claimed.message, claimed.progress.round),
+            idempotency_key: idempotency_key(&claimed.message, claimed.progress.keyed),
             now,
             to: claimed.message.body.to.clone(),
             content: prepared.content,
@@ -311,9 +311,9 @@ impl Hands {
     }
 }
 
-/// Stable for every attempt of one round.
-fn idempotency_key(message: &Message, round: u16) -> String {
-    match round {
+/// Stable for every attempt of one round, and of the next while nobody knows what came of the first.
+fn idempotency_key(message: &Message, keyed: u16) -> String {
+    match keyed {
         0 => message.id.to_string(),
         round => format!("{}-{round}", message.id),
     }

@@ -6,6 +6,7 @@ pub mod attachment;
 pub mod backoff;
 pub mod block;
 pub mod breaker;
+pub mod cause;
 pub mod classify;
 pub mod content;
 pub mod delivery;

@@ -262,6 +262,8 @@ pub struct Progress {
     pub steps: u32,
     /// Some attempt since acceptance failed and may have been sent all the same.
     pub doubtful: bool,
+    /// The round whose key the provider is shown: an earlier one while nobody knows what came of that.
+    pub keyed: u16,
 }
 
 /// An accepted message.

@@ -32,17 +32,36 @@ pub enum Event {
     TakenOver = 12,
     /// What the provider reported of a sent message went further.
     Delivery = 13,
+    /// A dead letter was put right.
+    Edited = 14,
+    /// What waited is due now.
+    Hastened = 15,
     Blocked = 20,
     Unblocked = 21,
     /// Nothing is sent from then on.
     Paused = 22,
     Resumed = 23,
     KeyAdded = 30,
+    KeyChanged = 31,
+    KeyRemoved = 32,
     TemplatePut = 40,
+    WebhookPut = 42,
+    WebhookRemoved = 43,
+    SuppressionPut = 44,
+    SuppressionRemoved = 45,
+    /// A retry decision: it is tried again.
+    RetryDecided = 50,
+    /// A retry decision: there were enough tries.
+    RetriesExhausted = 51,
+    /// A retry decision: no try can help.
+    PermanentErrorFound = 52,
+    /// Work on many messages, or on a channel.
+    OperationStarted = 60,
+    OperationEnded = 61,
 }
 
 impl Event {
-    const ALL: [Event; 19] = [
+    const ALL: [Event; 32] = [
         Event::Accepted,
         Event::Claimed,
         Event::Sent,
@@ -56,12 +75,25 @@ impl Event {
         Event::Reprocessed,
         Event::TakenOver,
         Event::Delivery,
+        Event::Edited,
+        Event::Hastened,
         Event::Blocked,
         Event::Unblocked,
         Event::Paused,
         Event::Resumed,
         Event::KeyAdded,
+        Event::KeyChanged,
+        Event::KeyRemoved,
         Event::TemplatePut,
+        Event::WebhookPut,
+        Event::WebhookRemoved,
+        Event::SuppressionPut,
+        Event::SuppressionRemoved,
+        Event::RetryDecided,
+        Event::RetriesExhausted,
+        Event::PermanentErrorFound,
+        Event::OperationStarted,
+        Event::OperationEnded,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -79,12 +111,25 @@ impl Event {
             Event::Reprocessed => "reprocessed",
             Event::TakenOver => "taken_over",
             Event::Delivery => "delivery",
+            Event::Edited => "edited",
+            Event::Hastened => "hastened",
             Event::Blocked => "blocked",
             Event::Unblocked => "unblocked",
             Event::Paused => "paused",
             Event::Resumed => "resumed",
             Event::KeyAdded => "key_added",
+            Event::KeyChanged => "key_changed",
+            Event::KeyRemoved => "key_removed",
             Event::TemplatePut => "template_put",
+            Event::WebhookPut => "webhook_put",
+            Event::WebhookRemoved => "webhook_removed",
+            Event::SuppressionPut => "suppression_put",
+            Event::SuppressionRemoved => "suppression_removed",
+            Event::RetryDecided => "retry_decided",
+            Event::RetriesExhausted => "retries_exhausted",
+            Event::PermanentErrorFound => "permanent_error_found",
+            Event::OperationStarted => "operation_started",
+            Event::OperationEnded => "operation_ended",
         }
     }
 }

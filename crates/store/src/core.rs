@@ -31,9 +31,11 @@ use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 
+use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
+use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Pause, Place, Put,
-    Reported, Settled, Settlement, StoreError, Story, Tally, TemplateVersion, audit,
+    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, Line, NodeId, Page, Pause, Place,
+    Put, Reported, Settled, Settlement, StoreError, Story, Tally, TemplateVersion, audit,
 };
 
 /// One writer's verbs. Nothing is durable, and nothing may be told to anybody, before `commit`.
@@ -81,6 +83,17 @@ pub trait Core: Send + 'static {
         by: &Actor,
         now: Time,
     ) -> Result<Cancelled, StoreError>;
+    /// Makes a message that waits due now.
+    fn hasten(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Hastened, StoreError>;
+    fn rule(&mut self, ruling: &Ruling, now: Time) -> Result<Verdicts, StoreError>;
+    fn edit(&mut self, edit: &Edit, now: Time) -> Result<Edited, StoreError>;
+    fn shelve(&mut self, wish: &Shelve, now: Time) -> Result<Shelved, StoreError>;
     /// Fails up to `max` messages that wait past their deadline; how many there were. One that is being sent is
     /// left to its settlement.
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError>;
@@ -132,6 +145,12 @@ pub trait Reading: Send + 'static {
     fn story(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Story>, StoreError>;
     fn page(&mut self, filter: &Filter, before: Option<MessageKey>, limit: usize)
     -> Result<Page, StoreError>;
+    /// Those of the messages that there are, whoever's, in the order of the ids.
+    fn lines(&mut self, ids: &[MessageId]) -> Result<Vec<Line>, StoreError>;
+    fn revisions(&mut self, tenant: &Tenant, id: MessageId) -> Result<Vec<Revision>, StoreError>;
+    fn groups(&mut self, tenant: &Tenant, limit: usize) -> Result<Vec<Group>, StoreError>;
+    fn doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str) -> Result<Option<Doc>, StoreError>;
+    fn docs(&mut self, wanted: &Wanted) -> Result<Vec<Doc>, StoreError>;
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError>;
     fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, audit::Record)>, StoreError>;
     fn verify(&mut self) -> Result<audit::Verified, StoreError>;

@@ -8,12 +8,14 @@ mod board;
 pub mod checking;
 mod claiming;
 pub mod core;
+pub mod dead;
 pub mod home;
 pub mod memory;
 pub mod moving;
 mod pause;
 pub mod postgres;
 mod rows;
+pub mod shelf;
 pub mod shell;
 pub mod sqlite;
 mod traffic;
@@ -43,6 +45,9 @@ use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tena
 use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 use tokio::sync::watch;
+
+use dead::{CauseId, Deed, Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
+use shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
@@ -186,6 +191,10 @@ pub struct Story {
     pub updated_at: Time,
     pub attempts: Vec<Attempt>,
     pub delivery: Option<LastWord>,
+    /// 1 as it was accepted, one more with every edit.
+    pub version: u32,
+    /// What people did to it, in order.
+    pub deeds: Vec<Deed>,
 }
 
 /// A message as a list shows it.
@@ -213,6 +222,10 @@ pub struct Filter {
     pub reference: Option<String>,
     pub category: Option<String>,
     pub delivery: Option<Delivery>,
+    /// Only dead letters have one.
+    pub cause: Option<CauseId>,
+    /// Any of these channels; whoever asks may see no others.
+    pub within: Option<Arc<[ChannelName]>>,
     pub since: Option<Time>,
     pub until: Option<Time>,
 }
@@ -240,6 +253,8 @@ impl Filter {
             && fits(self.reference.as_ref(), body.reference.as_ref())
             && fits(self.category.as_ref(), line.last_failure.as_ref().map(|failure| &failure.category))
             && fits(self.delivery.as_ref(), line.delivery.as_ref().map(|word| &word.state))
+            && self.cause.is_none_or(|wanted| dead::cause_of(line).is_some_and(|cause| cause.id == wanted))
+            && self.within.as_ref().is_none_or(|within| within.contains(&queue.channel))
             && self.since.is_none_or(|since| message.created_at() >= since)
             && self.until.is_none_or(|until| message.created_at() < until)
     }
@@ -272,6 +287,7 @@ pub enum Counted {
     Discarded = 5,
     Attempts = 6,
     Retries = 7,
+    Reprocessed = 8,
     // How often a message's delivery moved to each of these.
     DeliveryAccepted = 21,
     DeliveryFailed = 22,
@@ -282,7 +298,7 @@ pub enum Counted {
 }
 
 impl Counted {
-    pub const ALL: [Counted; 13] = [
+    pub const ALL: [Counted; 14] = [
         Counted::Accepted,
         Counted::Sent,
         Counted::Failed,
@@ -290,6 +306,7 @@ impl Counted {
         Counted::Discarded,
         Counted::Attempts,
         Counted::Retries,
+        Counted::Reprocessed,
         Counted::DeliveryAccepted,
         Counted::DeliveryFailed,
         Counted::Delivered,
@@ -318,6 +335,7 @@ impl Counted {
             Counted::Discarded => "discarded",
             Counted::Attempts => "attempts",
             Counted::Retries => "retries",
+            Counted::Reprocessed => "reprocessed",
             Counted::DeliveryAccepted => "delivery_accepted",
             Counted::DeliveryFailed => "delivery_failed",
             Counted::Delivered => "delivered",
@@ -391,6 +409,31 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Cancels a message that still waits.
     fn cancel(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Cancelled>;
+
+    /// Makes a message that waits due now. Blocks in front of it, and others of its ordering key, still hold it up.
+    fn hasten(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Hastened>;
+
+    /// Does with dead letters what an operator decided. One that is no longer dead is left alone.
+    fn rule(&self, ruling: Ruling) -> Answer<'_, Verdicts>;
+
+    /// Changes what a dead letter says, and keeps what it said.
+    fn edit(&self, edit: Edit) -> Answer<'_, Edited>;
+
+    /// What a message said before each edit, the oldest first.
+    fn revisions(&self, tenant: Tenant, id: MessageId) -> Answer<'_, Vec<Revision>>;
+
+    /// Dead letters by cause, the largest group first, at most that many groups.
+    fn groups(&self, tenant: Tenant, limit: usize) -> Answer<'_, Vec<Group>>;
+
+    /// Messages as a list shows them, those that there are, in the order of the ids.
+    fn lines(&self, ids: Vec<MessageId>) -> Answer<'_, Vec<Line>>;
+
+    /// Puts, changes or removes documents, each on its own.
+    fn shelve(&self, wishes: Vec<Shelve>) -> Answer<'_, Vec<Shelved>>;
+
+    fn doc(&self, shelf: Shelf, tenant: Tenant, id: String) -> Answer<'_, Option<Doc>>;
+
+    fn docs(&self, wanted: Wanted) -> Answer<'_, Vec<Doc>>;
 
     /// Puts a block in front of a place.
     fn block(&self, place: Place, block: Block, by: Actor) -> Answer<'_, ()>;

@@ -2,8 +2,10 @@
 //!
 //! Everything is found by looking at everything. Other stores are right when they answer as this one does.
 
+mod dead;
 mod reader;
 mod receipts;
+mod shelf;
 mod templates;
 mod walls;
 
@@ -28,6 +30,8 @@ use pombo_kernel::turns::{BITE, Pass};
 
 use crate::audit::{self, Record, Tip};
 use crate::core::Core;
+use crate::dead::{Deed, Edit, Edited, Hastened, Revision, Ruling, Verdicts, What};
+use crate::shelf::{Doc, Shelf, Shelve, Shelved};
 use crate::traffic::{Traffic, places, witness};
 use crate::{
     Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Repeat,
@@ -74,6 +78,9 @@ struct Model {
     receipts: BTreeMap<(ChannelName, String), MessageKey>,
     tallies: BTreeMap<(Tenant, ChannelName, Counted), u64>,
     keys: Vec<ApiKey>,
+    docs: BTreeMap<(Shelf, Tenant, String), Doc>,
+    /// How often a message took its place among others of its ordering key.
+    turns_given: u64,
     templates: BTreeMap<(Tenant, TemplateName), Vec<TemplateVersion>>,
     blobs: BTreeMap<Digest, Arc<[u8]>>,
     chain: Vec<audit::Block>,
@@ -92,6 +99,14 @@ struct Row {
     moved_at: Time,
     attempts: Vec<Attempt>,
     delivery: Option<LastWord>,
+    /// Since when it is in its round.
+    round_since: Time,
+    /// Its place among others of its ordering key.
+    turn: u64,
+    revisions: Vec<Revision>,
+    /// How far it had come when it was last edited.
+    edited_at_step: Option<u32>,
+    deeds: Vec<Deed>,
 }
 
 /// Where a message with an ordering key is while it is pending.
@@ -231,7 +246,13 @@ impl Core for Memory {
             ordering_key: draft.ordering_key,
             body: draft.body,
         });
+        model.turns_given += 1;
         let row = Row {
+            turn: model.turns_given,
+            round_since: message.created_at(),
+            revisions: Vec::new(),
+            edited_at_step: None,
+            deeds: Vec::new(),
             state: State::Pending { due: draft.send_at.unwrap_or(now).max(now) },
             standing: if model.key_is_taken(&message) { Standing::Waiting } else { Standing::Queued },
             progress: Progress::default(),
@@ -362,7 +383,32 @@ impl Core for Memory {
         }
         model.count(&message, Counted::Cancelled);
         model.give_up(&message, State::Cancelled { at: now, by: by.clone() }, now);
+        if let Some(row) = model.messages.get_mut(&id.key()) {
+            row.deeds.push(Deed { at: now, what: What::Cancelled, by: by.clone(), note: None });
+        }
         Ok(Cancelled::Done)
+    }
+
+    fn hasten(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Hastened, StoreError> {
+        Ok(self.now.hasten(tenant, id, by, now))
+    }
+
+    fn rule(&mut self, ruling: &Ruling, now: Time) -> Result<Verdicts, StoreError> {
+        Ok(self.now.rule(ruling, now))
+    }
+
+    fn edit(&mut self, edit: &Edit, now: Time) -> Result<Edited, StoreError> {
+        Ok(self.now.edit(edit, now))
+    }
+
+    fn shelve(&mut self, wish: &Shelve, now: Time) -> Result<Shelved, StoreError> {
+        Ok(self.now.shelve(wish, now))
     }
 
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
@@ -494,6 +540,10 @@ impl Row {
         matches!(self.state, State::Pending { .. } | State::Sending { .. })
     }
 
+    fn version(&self) -> u32 {
+        1 + u32::try_from(self.revisions.len()).unwrap_or(u32::MAX - 1)
+    }
+
     fn updated_at(&self) -> Time {
         match self.state {
             State::Sending { since, .. } => since,
@@ -516,9 +566,9 @@ impl Model {
         let ended = !row.is_live();
         let was_head = row.standing == Standing::Queued;
         if ended && was_head && message.ordering_key.is_some() {
-            let next =
-                self.messages.values_mut().find(|row| row.is_live() && same_key(&row.message, message));
-            if let Some(next) = next {
+            let of_key =
+                self.messages.values_mut().filter(|row| row.is_live() && same_key(&row.message, message));
+            if let Some(next) = of_key.min_by_key(|row| row.turn) {
                 next.standing = Standing::Queued;
             }
         }

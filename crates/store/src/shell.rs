@@ -24,9 +24,11 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::audit::{Record, Verified};
 use crate::core::{Core, Reading};
+use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
+use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use crate::{
-    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Pause, Place,
-    Put, Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion,
+    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, Line, NodeId, Page, Pause,
+    Place, Put, Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion,
 };
 
 pub use writer::Writer;
@@ -297,6 +299,42 @@ impl<C: Core> Store for Shell<C> {
 
     fn cancel(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Cancelled> {
         self.work(move |core, now| core.cancel(&tenant, id, &by, now))
+    }
+
+    fn hasten(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Hastened> {
+        self.work(move |core, now| core.hasten(&tenant, id, &by, now))
+    }
+
+    fn rule(&self, ruling: Ruling) -> Answer<'_, Verdicts> {
+        self.work(move |core, now| core.rule(&ruling, now))
+    }
+
+    fn edit(&self, edit: Edit) -> Answer<'_, Edited> {
+        self.work(move |core, now| core.edit(&edit, now))
+    }
+
+    fn revisions(&self, tenant: Tenant, id: MessageId) -> Answer<'_, Vec<Revision>> {
+        self.read(move |reader| reader.revisions(&tenant, id))
+    }
+
+    fn groups(&self, tenant: Tenant, limit: usize) -> Answer<'_, Vec<Group>> {
+        self.read(move |reader| reader.groups(&tenant, limit))
+    }
+
+    fn lines(&self, ids: Vec<MessageId>) -> Answer<'_, Vec<Line>> {
+        self.read(move |reader| reader.lines(&ids))
+    }
+
+    fn shelve(&self, wishes: Vec<Shelve>) -> Answer<'_, Vec<Shelved>> {
+        self.work(move |core, now| wishes.iter().map(|wish| core.shelve(wish, now)).collect())
+    }
+
+    fn doc(&self, shelf: Shelf, tenant: Tenant, id: String) -> Answer<'_, Option<Doc>> {
+        self.read(move |reader| reader.doc(shelf, &tenant, &id))
+    }
+
+    fn docs(&self, wanted: Wanted) -> Answer<'_, Vec<Doc>> {
+        self.read(move |reader| reader.docs(&wanted))
     }
 
     fn block(&self, place: Place, block: Block, by: Actor) -> Answer<'_, ()> {

@@ -359,6 +359,28 @@ impl Core for Sqlite {
         self.cancel_one(tenant, id, by, now)
     }
 
+    fn hasten(
+        &mut self,
+        _: &Tenant,
+        _: MessageId,
+        _: &Actor,
+        _: Time,
+    ) -> Result<crate::dead::Hastened, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
+    }
+
+    fn rule(&mut self, _: &crate::dead::Ruling, _: Time) -> Result<crate::dead::Verdicts, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
+    }
+
+    fn edit(&mut self, _: &crate::dead::Edit, _: Time) -> Result<crate::dead::Edited, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
+    }
+
+    fn shelve(&mut self, _: &crate::shelf::Shelve, _: Time) -> Result<crate::shelf::Shelved, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
+    }
+
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
         if self.next_deadline.is_none_or(|next| next > now) {
             return Ok(0);

@@ -131,6 +131,39 @@ pub fn cancelled(message: &Message, by: &Actor, at: Time) -> Record {
     Record { actor: clipped(&by.0).to_owned(), ..record }
 }
 
+/// Failed → pending, in that round.
+pub fn reprocessed(message: &Message, round: u16, by: &Actor, note: Option<&str>, at: Time) -> Record {
+    let detail = Detail { round: Some(round), reason: note.map(clipped), ..Detail::default() };
+    let record = step(Event::Reprocessed, message, StateName::Failed, StateName::Pending, at);
+    Record { actor: clipped(&by.0).to_owned(), detail: detail.text(), ..record }
+}
+
+/// Failed → discarded.
+pub fn discarded(message: &Message, by: &Actor, note: Option<&str>, at: Time) -> Record {
+    let detail = Detail { reason: note.map(clipped), ..Detail::default() };
+    let record = step(Event::Discarded, message, StateName::Failed, StateName::Discarded, at);
+    Record { actor: clipped(&by.0).to_owned(), detail: detail.text(), ..record }
+}
+
+/// Failed → failed, and it says something else from now on.
+pub fn edited(message: &Message, version: u32, by: &Actor, note: Option<&str>, at: Time) -> Record {
+    let detail = Detail { version: Some(version), reason: note.map(clipped), ..Detail::default() };
+    let record = step(Event::Edited, message, StateName::Failed, StateName::Failed, at);
+    Record { actor: clipped(&by.0).to_owned(), detail: detail.text(), ..record }
+}
+
+/// Pending → pending, due now.
+pub fn hastened(message: &Message, by: &Actor, at: Time) -> Record {
+    let detail = Detail { due: Some(at.millis()), ..Detail::default() };
+    let record = step(Event::Hastened, message, StateName::Pending, StateName::Pending, at);
+    Record { actor: clipped(&by.0).to_owned(), detail: detail.text(), ..record }
+}
+
+/// An act that concerns no message: `detail` is a JSON object that says the rest, without anything personal or secret.
+pub fn act_of(event: Event, tenant: &Tenant, by: &Actor, detail: &serde_json::Value, at: Time) -> Record {
+    Record { tenant: tenant.as_str().to_owned(), detail: detail.to_string(), ..of_the_store(event, by, at) }
+}
+
 /// Pending → failed, past its deadline.
 pub fn expired(message: &Message, at: Time) -> Record {
     let detail = Detail { reason: Some(FailureReason::Expired.as_str()), ..Detail::default() };

@@ -15,6 +15,8 @@ use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Time};
 use pombo_store::core::Core;
+use pombo_store::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
+use pombo_store::shelf::{Shelve, Shelved};
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
@@ -261,6 +263,24 @@ impl Core for Unsure {
         now: Time,
     ) -> Result<Cancelled, StoreError> {
         self.core.cancel(tenant, id, by, now)
+    }
+    fn hasten(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Hastened, StoreError> {
+        self.core.hasten(tenant, id, by, now)
+    }
+    fn rule(&mut self, ruling: &Ruling, now: Time) -> Result<Verdicts, StoreError> {
+        self.core.rule(ruling, now)
+    }
+    fn edit(&mut self, edit: &Edit, now: Time) -> Result<Edited, StoreError> {
+        self.core.edit(edit, now)
+    }
+    fn shelve(&mut self, wish: &Shelve, now: Time) -> Result<Shelved, StoreError> {
+        self.core.shelve(wish, now)
     }
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
         self.core.expire(max, now)

@@ -10,6 +10,8 @@ use pombo_kernel::name::{TemplateName, Tenant};
 use super::{Model, Row, locked};
 use crate::audit::{self, Record, Tip};
 use crate::core::Reading;
+use crate::dead::{Group, Revision};
+use crate::shelf::{Doc, Shelf, Wanted};
 use crate::{ApiKey, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion};
 
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ impl Reading for MemoryReader {
             updated_at: row.updated_at(),
             attempts: row.attempts.clone(),
             delivery: row.delivery.clone(),
+            version: row.version(),
+            deeds: row.deeds.clone(),
         }))
     }
 
@@ -65,6 +69,31 @@ impl Reading for MemoryReader {
             page.next = None;
         }
         Ok(page)
+    }
+
+    fn lines(&mut self, ids: &[MessageId]) -> Result<Vec<Line>, StoreError> {
+        let model = locked(&self.committed);
+        let found =
+            |id: &MessageId| model.messages.get(&id.key()).filter(|row| row.message.id == *id).map(line);
+        Ok(ids.iter().filter_map(found).collect())
+    }
+
+    fn revisions(&mut self, tenant: &Tenant, id: MessageId) -> Result<Vec<Revision>, StoreError> {
+        let model = locked(&self.committed);
+        Ok(model.row(tenant, id).map(|row| row.revisions.clone()).unwrap_or_default())
+    }
+
+    fn groups(&mut self, tenant: &Tenant, limit: usize) -> Result<Vec<Group>, StoreError> {
+        Ok(locked(&self.committed).groups(tenant, limit))
+    }
+
+    fn doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str) -> Result<Option<Doc>, StoreError> {
+        let place = (shelf, tenant.clone(), id.to_owned());
+        Ok(locked(&self.committed).docs.get(&place).cloned())
+    }
+
+    fn docs(&mut self, wanted: &Wanted) -> Result<Vec<Doc>, StoreError> {
+        Ok(locked(&self.committed).wanted(wanted))
     }
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {
@@ -158,7 +187,7 @@ impl Reading for MemoryReader {
     }
 }
 
-fn line(row: &Row) -> Line {
+pub(super) fn line(row: &Row) -> Line {
     Line {
         message: row.message.clone(),
         state: row.state.clone(),

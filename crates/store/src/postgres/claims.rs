@@ -91,6 +91,7 @@ fn progress(row: &Row, first: usize, steps: u32) -> Result<Progress, StoreError>
         Ok(u16::try_from(count.unwrap_or(0)).unwrap_or(0))
     };
     Ok(Progress {
+        keyed: 0,
         round: count(first)?,
         attempts: count(first + 1)?,
         crashes: count(first + 2)?,

@@ -377,14 +377,16 @@ impl Link {
         if self.pooled {
             return Ok(Started::of(async move {
                 let typed: Vec<_> = steps.iter().map(|(_, values)| typed(values)).collect();
-                in_order(steps.iter().zip(&typed).map(|((sql, _), typed)| client.query_typed(sql, typed))).await
+                in_order(steps.iter().zip(&typed).map(|((sql, _), typed)| client.query_typed(sql, typed)))
+                    .await
             })
             .await);
         }
         let statements = self.statements(&steps).await?;
         Ok(Started::of(async move {
             let plain: Vec<_> = steps.iter().map(|(_, values)| plain(values)).collect();
-            in_order(statements.iter().zip(&plain).map(|(statement, plain)| client.query(statement, plain))).await
+            in_order(statements.iter().zip(&plain).map(|(statement, plain)| client.query(statement, plain)))
+                .await
         })
         .await)
     }

@@ -268,6 +268,8 @@ impl Reading for Reader {
         let state = state(&stored, steps.last(), &journal(sending)?);
         let word = words.first().map(|row| rows::last_word(row, 0)).transpose()?;
         Ok(Some(Story {
+            version: 1,
+            deeds: Vec::new(),
             delivery: delivery(&state, word),
             updated_at: stored.updated_at(&state, steps.last()),
             progress: steps.last().map_or(Progress::default(), |step| step.progress),
@@ -312,6 +314,31 @@ impl Reading for Reader {
             }
             chunk = LINES_AT_ONCE;
         }
+    }
+
+    fn lines(&mut self, _: &[MessageId]) -> Result<Vec<Line>, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
+    }
+
+    fn revisions(&mut self, _: &Tenant, _: MessageId) -> Result<Vec<crate::dead::Revision>, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
+    }
+
+    fn groups(&mut self, _: &Tenant, _: usize) -> Result<Vec<crate::dead::Group>, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
+    }
+
+    fn doc(
+        &mut self,
+        _: crate::shelf::Shelf,
+        _: &Tenant,
+        _: &str,
+    ) -> Result<Option<crate::shelf::Doc>, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
+    }
+
+    fn docs(&mut self, _: &crate::shelf::Wanted) -> Result<Vec<crate::shelf::Doc>, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
     }
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {

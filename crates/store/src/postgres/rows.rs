@@ -152,6 +152,7 @@ pub(super) fn step(row: &Row) -> Result<Step, StoreError> {
         outcome: number::<i16, u8>(row, 1)?,
         number: number::<i16, u16>(row, 3)?,
         progress: Progress {
+            keyed: 0,
             round: number::<i16, u16>(row, 2)?,
             attempts: number::<i16, u16>(row, 4)?,
             crashes: number::<i16, u16>(row, 5)?,

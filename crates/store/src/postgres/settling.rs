@@ -181,6 +181,7 @@ impl Postgres {
                 None => (Progress::default(), None, None),
                 Some(seq) => {
                     let progress = Progress {
+                        keyed: 0,
                         round: rows::number::<i16, u16>(row, 19)?,
                         attempts: rows::number::<i16, u16>(row, 20)?,
                         crashes: rows::number::<i16, u16>(row, 21)?,

@@ -158,6 +158,8 @@ impl Reading for Reader {
             let steps = rows::history(&reader.db, id.key())?;
             let state = reader.state(&stored, steps.last())?;
             Ok(Some(Story {
+                version: 1,
+                deeds: Vec::new(),
                 delivery: reader.delivery(id.key(), &state)?,
                 updated_at: stored.updated_at(&state, steps.last()),
                 progress: steps.last().map_or(Progress::default(), |step| step.progress),
@@ -199,6 +201,31 @@ impl Reading for Reader {
                 }
             }
         })
+    }
+
+    fn lines(&mut self, _: &[MessageId]) -> Result<Vec<Line>, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
+    }
+
+    fn revisions(&mut self, _: &Tenant, _: MessageId) -> Result<Vec<crate::dead::Revision>, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
+    }
+
+    fn groups(&mut self, _: &Tenant, _: usize) -> Result<Vec<crate::dead::Group>, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
+    }
+
+    fn doc(
+        &mut self,
+        _: crate::shelf::Shelf,
+        _: &Tenant,
+        _: &str,
+    ) -> Result<Option<crate::shelf::Doc>, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
+    }
+
+    fn docs(&mut self, _: &crate::shelf::Wanted) -> Result<Vec<crate::shelf::Doc>, StoreError> {
+        Err(StoreError::Unavailable("not there yet".into()))
     }
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {

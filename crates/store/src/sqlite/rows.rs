@@ -100,6 +100,7 @@ pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<Step> {
         outcome: row.get(1)?,
         number: row.get(3)?,
         progress: Progress {
+            keyed: 0,
             round: row.get(2)?,
             attempts: row.get(4)?,
             crashes: row.get(5)?,

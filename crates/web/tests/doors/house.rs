@@ -22,7 +22,10 @@ use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Span, Time};
+use pombo_store::Line;
+use pombo_store::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
 use pombo_store::memory::Memory;
+use pombo_store::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::shell::Shell;
 use pombo_store::{
     Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Pause, Place,
@@ -116,6 +119,33 @@ impl Store for Moody {
     }
     fn cancel(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Cancelled> {
         self.or(|store| store.cancel(tenant, id, by))
+    }
+    fn hasten(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Hastened> {
+        self.or(|store| store.hasten(tenant, id, by))
+    }
+    fn rule(&self, ruling: Ruling) -> Answer<'_, Verdicts> {
+        self.or(|store| store.rule(ruling))
+    }
+    fn edit(&self, edit: Edit) -> Answer<'_, Edited> {
+        self.or(|store| store.edit(edit))
+    }
+    fn revisions(&self, tenant: Tenant, id: MessageId) -> Answer<'_, Vec<Revision>> {
+        self.or(|store| store.revisions(tenant, id))
+    }
+    fn groups(&self, tenant: Tenant, limit: usize) -> Answer<'_, Vec<Group>> {
+        self.or(|store| store.groups(tenant, limit))
+    }
+    fn lines(&self, ids: Vec<MessageId>) -> Answer<'_, Vec<Line>> {
+        self.or(|store| store.lines(ids))
+    }
+    fn shelve(&self, wishes: Vec<Shelve>) -> Answer<'_, Vec<Shelved>> {
+        self.or(|store| store.shelve(wishes))
+    }
+    fn doc(&self, shelf: Shelf, tenant: Tenant, id: String) -> Answer<'_, Option<Doc>> {
+        self.or(|store| store.doc(shelf, tenant, id))
+    }
+    fn docs(&self, wanted: Wanted) -> Answer<'_, Vec<Doc>> {
+        self.or(|store| store.docs(wanted))
     }
     fn block(&self, place: Place, block: Block, by: Actor) -> Answer<'_, ()> {
         self.or(|store| store.block(place, block, by))
