@@ -7,7 +7,9 @@ use std::sync::Arc;
 use divan::{Bencher, black_box};
 use pombo_kernel::backoff;
 use pombo_kernel::classify::Rules;
+use pombo_kernel::decision::{Asked, Question, decide};
 use pombo_kernel::dice::Dice;
+use pombo_kernel::guard::Guard;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::{self, Case, Certainty, Failure, Heard, Outcome};
 use pombo_kernel::message::Progress;
@@ -51,6 +53,23 @@ fn classify(bencher: Bencher<'_, '_>, kind: ChannelKind) {
 fn backoff_wait(bencher: Bencher<'_, '_>, retry: u16) {
     let (policy, mut dice) = (policy(), Dice::seeded(1));
     bencher.bench_local(|| backoff::wait(&policy, black_box(retry), None, &mut dice));
+}
+
+/// A claim's retry decision: read, known by its id, classified, and its wait rolled.
+#[divan::bench(args = ["TIMEOUT - Connection timeout after 30s", "glosa 1308: guia ja apresentada", "nobody knows"])]
+fn retry_decision(bencher: Bencher<'_, '_>, error: &str) {
+    let policy = Policy::claims();
+    bencher.bench_local(|| {
+        let asked = Asked {
+            claim_id: Some("CLM-001-1234567890".into()),
+            submission_error: Some(black_box(error).into()),
+            retry_count: Some(1.into()),
+            last_submission_time: None,
+        };
+        let question = Question::read(asked).unwrap();
+        let mut dice = question.id(1).dice();
+        decide(&question, 1, &policy, NOW, &mut dice)
+    });
 }
 
 #[divan::bench]
@@ -108,6 +127,8 @@ fn setup() -> Setup {
         lanes: BTreeMap::from([("default".parse().unwrap(), LaneSetup { workers: 16 })]),
         routes: Vec::new(),
         limits: Limits::default(),
+        subscribers: Guard::default(),
+        claims: Policy::claims(),
     }
 }
 

@@ -92,7 +92,7 @@ pub fn take_out(kind: ChannelKind, content: &mut Value) -> Vec<Blob> {
             continue;
         };
         let blob = Blob::of(bytes);
-        *place = json!({"blob": blob.digest.to_string(), "size": blob.bytes.len()});
+        *place = written(&blob);
         if !blobs.iter().any(|known| known.digest == blob.digest) {
             blobs.push(blob);
         }
@@ -133,6 +133,19 @@ pub fn put_back(
     Ok(())
 }
 
+/// How content holds these bytes: within it as base64, or apart if they are many.
+pub fn held(bytes: Vec<u8>) -> (Value, Option<Blob>) {
+    if bytes.len() <= APART_BYTES / 4 * 3 {
+        return (Value::String(STANDARD.encode(bytes)), None);
+    }
+    let blob = Blob::of(bytes);
+    (written(&blob), Some(blob))
+}
+
+fn written(blob: &Blob) -> Value {
+    json!({"blob": blob.digest.to_string(), "size": blob.bytes.len()})
+}
+
 fn reference(place: &Value) -> Option<(Digest, usize)> {
     let digest = place.get("blob")?.as_str()?.parse().ok()?;
     let size = place.get("size")?.as_u64()?;
@@ -151,6 +164,8 @@ pub fn field(kind: ChannelKind) -> Option<&'static str> {
 /// Where a kind's content has files.
 fn places(kind: ChannelKind, content: &mut Value) -> Vec<&mut Value> {
     match kind {
+        // A finished mail has its files within itself.
+        ChannelKind::Smtp if content.get("mime").is_some() => content.get_mut("mime").into_iter().collect(),
         ChannelKind::Smtp | ChannelKind::Resend => {
             let list = content.get_mut("attachments").and_then(Value::as_array_mut);
             list.into_iter().flatten().filter_map(|file| file.get_mut("content")).collect()
@@ -190,6 +205,19 @@ mod tests {
         assert_eq!(put_back(ChannelKind::Smtp, &mut missing, |_| None), Err(blob.digest));
         put_back(ChannelKind::Smtp, &mut content, |_| Some(blob.bytes.clone())).unwrap();
         assert_eq!(content, before);
+    }
+
+    #[test] // REQ IN-3, ML-10
+    fn a_finished_mail_goes_apart_as_one_file() {
+        for bytes in [vec![7; 5_000], vec![7; 50]] {
+            let (place, blob) = held(bytes.clone());
+            assert_eq!(blob.is_some(), bytes.len() > 3_000);
+            let mut content = json!({"mime": place, "subject": "s"});
+            let written = json!({"mime": STANDARD.encode(&bytes), "subject": "s"});
+            assert_eq!(take_out(ChannelKind::Smtp, &mut written.clone()), blob.clone().into_iter().collect::<Vec<_>>());
+            put_back(ChannelKind::Smtp, &mut content, |_| blob.as_ref().map(|blob| blob.bytes.clone())).unwrap();
+            assert_eq!(content, written);
+        }
     }
 
     #[test] // REQ ML-10

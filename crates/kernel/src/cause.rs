@@ -27,6 +27,7 @@ pub fn normalised(text: &str) -> String {
         words.push_str(word);
         if words.len() >= LONGEST {
             words.truncate(words.floor_char_boundary(LONGEST));
+            words.truncate(words.trim_end().len());
             break;
         }
     }
@@ -63,6 +64,12 @@ mod tests {
     fn different_codes_and_words_stay_apart() {
         assert_ne!(normalised("550 user unknown"), normalised("552 mailbox full"));
         assert_ne!(normalised("HTTP 500"), normalised("HTTP 503"));
+    }
+
+    #[test]
+    fn one_that_is_cut_between_two_words_ends_with_the_first() {
+        let first = "x".repeat(LONGEST - 1);
+        assert_eq!(normalised(&format!("{first} and more")), first);
     }
 
     proptest! {

@@ -19,7 +19,7 @@ mod tests;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::claim::claim_error;
+pub use self::claim::{ClaimError, claim_error};
 pub use self::rule::{BadRule, OneOf, Rule};
 
 use self::rule::Compiled;

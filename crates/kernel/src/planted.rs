@@ -27,6 +27,20 @@ pub enum Bug {
     RampIgnored,
     /// A destination never counts as down.
     BreakerNeverOpens,
+    /// A message that is reprocessed goes on counting where its last round ended.
+    AttemptsKept,
+    /// A message that is reprocessed has a new key for its provider, though perhaps it was sent.
+    KeyForgotten,
+    /// A message that is reprocessed has the deadline that it had.
+    DeadlineKept,
+    /// A message that is reprocessed takes its old place among others of its ordering key.
+    PlaceKept,
+    /// A reprocessing leaves no audit record.
+    RulingUnrecorded,
+    /// A cause goes on counting dead letters that are gone.
+    CauseMiscounted,
+    /// A ruling is done though the document that it depends on has changed.
+    DocumentIgnored,
 }
 
 thread_local! {

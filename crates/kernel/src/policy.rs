@@ -85,7 +85,8 @@ const DAY: Span = Span::from_hours(24);
 
 impl Policy {
     /// The names of the policies that are built in.
-    pub const BUILT_IN: [&'static str; 5] = ["whatsapp", "smtp", "resend", "claims", "webhook"];
+    pub const BUILT_IN: [&'static str; 6] =
+        ["whatsapp", "smtp", "resend", "claims", "webhook", "events"];
 
     /// The policy of that name as it comes, if there is one.
     pub fn built_in(name: &str, profile: Profile) -> Option<Policy> {
@@ -125,9 +126,32 @@ impl Policy {
                 jitter: 0.1,
                 ..listed(&[secs(5), mins(5), mins(30), mins(120), mins(300), mins(600), mins(840)], mins(840))
             },
-            ("webhook", Profile::Development) => doubling(4, secs(1), Span::ZERO, secs(30), 0.25),
+            // The same schedule to its end: whoever missed events for three days can still get them.
+            ("events", Profile::Production) => Policy {
+                jitter: 0.1,
+                ..listed(
+                    &[
+                        secs(5),
+                        mins(5),
+                        mins(30),
+                        mins(120),
+                        mins(300),
+                        mins(600),
+                        mins(840),
+                        mins(1_200),
+                        mins(1_440),
+                    ],
+                    mins(1_440),
+                )
+            },
+            ("webhook" | "events", Profile::Development) => doubling(4, secs(1), Span::ZERO, secs(30), 0.25),
             _ => return None,
         })
+    }
+
+    /// The policy of claims as it comes.
+    pub fn claims() -> Policy {
+        Policy::built_in("claims", Profile::Production).expect("it is built in")
     }
 
     /// This policy with some values changed.

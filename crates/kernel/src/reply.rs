@@ -107,6 +107,8 @@ pub enum FaultKind {
     BadContent,
     /// The message's template cannot be filled with its payload.
     Template,
+    /// Nobody wants it any more: the subscription that it is for is removed or disabled.
+    WebhookRemoved,
     /// The process that was sending stopped before the result was recorded.
     Interrupted,
 }
@@ -125,6 +127,7 @@ impl FaultKind {
             FaultKind::NotConfigured => "not_configured",
             FaultKind::BadContent => "bad_content",
             FaultKind::Template => "template",
+            FaultKind::WebhookRemoved => "webhook_removed",
             FaultKind::Interrupted => "interrupted",
         }
     }

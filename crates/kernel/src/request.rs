@@ -9,6 +9,7 @@ mod read;
 mod tests;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -20,7 +21,7 @@ use crate::kind::ChannelKind;
 use crate::message::{Body, Draft, Json, Priority, QueueName};
 use crate::name::{LaneName, TemplateName, Tenant};
 use crate::policy::Overrides;
-use crate::setup::{ChannelSetup, Limits, Setup};
+use crate::setup::{ChannelSetup, EVENTS, Limits, Setup};
 use crate::time::{Span, Time};
 
 pub use self::read::BadJson;
@@ -146,7 +147,8 @@ impl Setup {
     /// template exists is not known here: whoever has the store resolves it, and pins the version.
     pub fn draft(&self, mut request: Request, tenant: &Tenant, now: Time) -> Result<Draft, Vec<Problem>> {
         let mut found = Found::default();
-        let channel = self.channels.get(request.channel.as_str()).filter(|channel| channel.tenant == *tenant);
+        let own = |channel: &&Arc<ChannelSetup>| channel.tenant == *tenant && channel.name.as_str() != EVENTS;
+        let channel = self.channels.get(request.channel.as_str()).filter(own);
         if channel.is_none() {
             found.problems.push(self.unknown_channel(&request.channel, tenant));
         }
@@ -227,7 +229,8 @@ impl Setup {
     }
 
     fn unknown_channel(&self, asked: &str, tenant: &Tenant) -> Problem {
-        let own = self.channels.values().filter(|channel| channel.tenant == *tenant);
+        let own = self.channels.values();
+        let own = own.filter(|channel| channel.tenant == *tenant && channel.name.as_str() != EVENTS);
         let names = own.map(|channel| channel.name.as_str());
         let (reason, hint) = match asked {
             "" => ("is missing".to_owned(), one_of("", names)),

@@ -9,6 +9,7 @@ use crate::breaker;
 use crate::classify::{Rules, Scope};
 use crate::content;
 use crate::flow::Rate;
+use crate::guard::Guard;
 use crate::kind::ChannelKind;
 use crate::lifecycle::OnUnknownOutcome;
 use crate::name::{ChannelName, LaneName, Tenant};
@@ -17,6 +18,10 @@ use crate::secret::Secret;
 use crate::signature::SigningKey;
 use crate::time::Span;
 
+/// The name of the channel, and of its lane, that takes events to whoever subscribed to them. No message of a caller
+/// goes through it.
+pub const EVENTS: &str = "events";
+
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub channels: BTreeMap<ChannelName, Arc<ChannelSetup>>,
@@ -24,6 +29,10 @@ pub struct Setup {
     /// The first route whose type matches decides the lane; `default` otherwise.
     pub routes: Vec<Route>,
     pub limits: Limits,
+    /// Where subscribers to events may be.
+    pub subscribers: Guard,
+    /// What retry decisions go by.
+    pub claims: Policy,
 }
 
 #[derive(Clone, Debug)]
@@ -69,6 +78,8 @@ pub enum Destination {
     Sender { default: Arc<str> },
     /// Those for one recipient's domain, whose servers we speak to ourselves.
     Recipient,
+    /// Those for one recipient, whoever that is.
+    Each,
 }
 
 impl Destination {
@@ -81,6 +92,7 @@ impl Destination {
         match self {
             Destination::Fixed(name) => name.clone(),
             Destination::Host => content::host(to).into(),
+            Destination::Each => to.into(),
             Destination::Recipient => domain(to).unwrap_or_default().into(),
             Destination::Sender { default } => {
                 let from = content.and_then(|content| content.get("from")).and_then(Value::as_str);
@@ -93,7 +105,9 @@ impl Destination {
     pub fn health_scope(&self) -> Scope {
         match self {
             Destination::Sender { .. } => Scope::Channel,
-            Destination::Fixed(_) | Destination::Host | Destination::Recipient => Scope::Destination,
+            Destination::Fixed(_) | Destination::Host | Destination::Recipient | Destination::Each => {
+                Scope::Destination
+            }
         }
     }
 }

@@ -38,6 +38,11 @@ impl SigningKey {
     }
 }
 
+/// The secret that these bytes make, as it is handed to whoever verifies.
+pub fn secret(bytes: &[u8; 32]) -> String {
+    format!("whsec_{}", STANDARD.encode(bytes))
+}
+
 /// The value of `webhook-signature`: one signature a key, so that a receiver may know either of two keys
 /// while one replaces the other.
 pub fn sign(keys: &[SigningKey], id: &str, timestamp: &str, body: &[u8]) -> String {
@@ -108,6 +113,7 @@ mod tests {
         {
             assert!(key(good).is_some(), "{good}");
         }
+        assert!(key(&secret(&[7; 32])).is_some_and(|_| secret(&[7; 32]).starts_with("whsec_")));
         let long = "AAAA".repeat(22);
         for bad in ["", "whsec_", "whsec_AAAA", "correct horse battery staple!!!!!!!!!!!", long.as_str()] {
             assert!(key(bad).is_none(), "{bad}");

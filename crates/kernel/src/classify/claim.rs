@@ -7,13 +7,15 @@ use regex::Regex;
 use super::{Rules, Verdict, read};
 use crate::kind::ChannelKind;
 
-/// The names that claims are refused or broken by, anywhere in their text.
-const NAMES: [&str; 13] = [
+/// The names that claims are refused by, and those that they are broken by, anywhere in their text.
+const PERMANENT: [&str; 5] = [
     "INVALID_PATIENT_DATA",
     "INSURANCE_EXPIRED",
     "AUTHORIZATION_DENIED",
     "DUPLICATE_CLAIM",
     "INVALID_PROCEDURE_CODE",
+];
+const TRANSIENT: [&str; 8] = [
     "TIMEOUT",
     "CONNECTION_ERROR",
     "SERVICE_UNAVAILABLE",
@@ -24,23 +26,40 @@ const NAMES: [&str; 13] = [
     "504",
 ];
 
-/// The verdict on a claim's error text, and the class that the decision service calls it by.
+/// What a claim's error text means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimError {
+    pub verdict: Verdict,
+    /// What the decision service calls the verdict: `TRANSIENT`, `PERMANENT` or `UNKNOWN_TRANSIENT`.
+    pub class: &'static str,
+    /// The known name that the text holds; else the category of the rule that matched, written as those names are.
+    pub name: String,
+}
+
+/// What a claim's error text means.
 ///
 /// The known error names are looked for anywhere in the text, the permanent ones first. Only a text that has
 /// none of them is searched for a denial code, and a code counts only where the text says that it is one:
 /// any other four digits may be a year.
-pub fn claim_error(text: &str) -> (Verdict, &'static str) {
+pub fn claim_error(text: &str) -> ClaimError {
+    if let Some((verdict, name)) = named_error(text) {
+        return ClaimError { verdict, class: class(verdict), name: name.to_owned() };
+    }
     static RULES: OnceLock<Rules> = OnceLock::new();
     let rules = RULES
         .get_or_init(|| Rules::for_kind(ChannelKind::Tiss, &[]).expect("built-in rules need no extra ones"));
     let meaning = rules.classify(&read::error(ChannelKind::Tiss, text));
-    let verdict = meaning.map_or(Verdict::UnknownTransient, |meaning| meaning.verdict);
-    (verdict, class(verdict))
+    let (verdict, name) = meaning
+        .map_or((Verdict::UnknownTransient, String::new()), |meaning| (meaning.verdict, meaning.category));
+    ClaimError { verdict, class: class(verdict), name: name.to_uppercase() }
 }
 
-pub(super) fn names_an_error(text: &str) -> bool {
+/// The first known name that the text holds, and what it means.
+pub(super) fn named_error(text: &str) -> Option<(Verdict, &'static str)> {
     let text = text.to_uppercase();
-    NAMES.iter().any(|name| text.contains(name))
+    let named = |names: &[&'static str]| names.iter().copied().find(|name| text.contains(name));
+    let permanent = named(&PERMANENT).map(|name| (Verdict::Permanent, name));
+    permanent.or_else(|| named(&TRANSIENT).map(|name| (Verdict::Transient, name)))
 }
 
 /// A fault of ours leaves the claim itself sound, so to a service that only says "again" or "never" it is
@@ -74,7 +93,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(text: &str, class: &str) {
-        assert_eq!(claim_error(text).1, class, "{text}");
+        assert_eq!(claim_error(text).class, class, "{text}");
     }
 
     #[test] // REQ CF-6
@@ -141,7 +160,7 @@ mod tests {
     proptest! {
         #[test] // REQ CF-6
         fn any_text_gets_one_of_the_three_classes(text in "\\PC*") {
-            prop_assert!(["TRANSIENT", "PERMANENT", "UNKNOWN_TRANSIENT"].contains(&claim_error(&text).1));
+            prop_assert!(["TRANSIENT", "PERMANENT", "UNKNOWN_TRANSIENT"].contains(&claim_error(&text).class));
         }
     }
 }

@@ -85,6 +85,7 @@ fn faults_on_the_way() {
         check(kind, FaultKind::AddressBlocked, Permanent, false);
         check(kind, FaultKind::BadContent, Permanent, false);
         check(kind, FaultKind::Template, Permanent, false);
+        check(kind, FaultKind::WebhookRemoved, Permanent, false);
         check(kind, FaultKind::NotConfigured, SenderFault, false);
     }
 }

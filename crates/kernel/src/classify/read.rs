@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 
 use regex::Regex;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde_json::{Map, Value};
@@ -30,7 +31,8 @@ pub struct Wrong {
 }
 
 /// What an answer means, as it is told to whoever asks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Classification")]
 pub struct Explained<'a> {
     /// A verdict, or `accepted` where the answer is no failure.
     pub verdict: &'static str,
@@ -235,7 +237,7 @@ pub fn smtp(text: &str) -> Reply {
 pub fn error(kind: ChannelKind, text: &str) -> Reply {
     let text = text.trim();
     if kind == ChannelKind::Tiss {
-        let name = claim::denial_code(text).filter(|_| !claim::names_an_error(text));
+        let name = claim::denial_code(text).filter(|_| claim::named_error(text).is_none());
         return Reply::Refused(Refusal { name, text: cut(text), ..Refusal::default() });
     }
     let (status, rest) = status_in(kind, text);

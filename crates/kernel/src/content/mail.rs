@@ -14,10 +14,15 @@ const ADDRESS_HINT: &str = "write ana@clinic.example";
 pub(super) fn check(found: &mut Found, kind: ChannelKind, to: &str, content: &Value) {
     const EVERY: &[&str] = &["subject", "text", "html", "attachments", "headers", "from", "reply_to"];
     const RESEND: &[&str] = &["cc", "bcc", "also_to", "tags"];
+    // Over SMTP a message has one recipient; what its mail shows of others sends it to none of them.
+    const SMTP: &[&str] = &["shown_to", "shown_cc"];
     if mailbox(to).is_none() {
         found.add("to", NOT_AN_ADDRESS, ADDRESS_HINT);
     }
-    let known = if kind == ChannelKind::Resend { [EVERY, RESEND].concat() } else { EVERY.to_vec() };
+    if kind == ChannelKind::Smtp && content.get("mime").is_some() {
+        return finished(found, content);
+    }
+    let known = [EVERY, if kind == ChannelKind::Resend { RESEND } else { SMTP }].concat();
     let Some(members) = found.members("content", content, &known) else { return };
     match found.line("content", members, "subject") {
         Some(subject) if subject.len() > SUBJECT_BYTES_MAX => {
@@ -37,9 +42,11 @@ pub(super) fn check(found: &mut Found, kind: ChannelKind, to: &str, content: &Va
     if found.text("content", members, "from").is_some_and(|from| mailbox(from).is_none()) {
         found.add("content.from", NOT_AN_ADDRESS, ADDRESS_HINT);
     }
-    let lists =
-        if kind == ChannelKind::Resend { &["reply_to", "cc", "bcc", "also_to"][..] } else { &["reply_to"] };
-    for name in lists {
+    let lists = match kind {
+        ChannelKind::Resend => ["cc", "bcc", "also_to"].as_slice(),
+        _ => SMTP,
+    };
+    for name in lists.iter().chain(&["reply_to"]) {
         addresses(found, name, present(members, name));
     }
     if present(members, "tags").is_some_and(|tags| kind == ChannelKind::Resend && !are_tags(tags)) {
@@ -51,6 +58,23 @@ pub(super) fn check(found: &mut Found, kind: ChannelKind, to: &str, content: &Va
     }
     found.headers(members, reserved_in_mail);
     attachments(found, kind, present(members, "attachments"));
+}
+
+/// A mail that its writer has finished, beside what lists show of it. It goes out as it is.
+fn finished(found: &mut Found, content: &Value) {
+    let Some(members) = found.members("content", content, &["mime", "subject", "from", "return_path"]) else {
+        return;
+    };
+    if !found.text("content", members, "mime").is_some_and(|mime| !mime.is_empty() && is_base64(mime)) {
+        found.add("content.mime", "is not a mail in base64", "encode the whole mail, head and body, as base64");
+    }
+    found.line("content", members, "subject");
+    for (name, may_be_empty) in [("from", false), ("return_path", true)] {
+        let given = found.text("content", members, name);
+        if given.is_some_and(|text| mailbox(text).is_none() && !(may_be_empty && text.is_empty())) {
+            found.add(format!("content.{name}"), NOT_AN_ADDRESS, ADDRESS_HINT);
+        }
+    }
 }
 
 fn addresses(found: &mut Found, name: &str, value: Option<&Value>) {
@@ -204,6 +228,11 @@ mod tests {
         refused(kind, MAIL, &json!({"subject": "a\r\nBcc: e@x", "text": "t"}), &["content.subject"]);
         refused(kind, MAIL, &json!({"subject": 1, "text": "t"}), &["content.subject"]);
         refused(kind, MAIL, &json!({"subject": "s", "text": "t", "cc": MAIL}), &["content.cc"]);
+        let shown =
+            json!({"subject": "s", "text": "t", "shown_to": [MAIL, "a@x\r\nBcc: e@x"], "shown_cc": "x"});
+        refused(kind, MAIL, &shown, &["content.shown_to", "content.shown_cc"]);
+        let elsewhere = json!({"subject": "s", "text": "t", "shown_to": [MAIL]});
+        refused(ChannelKind::Resend, MAIL, &elsewhere, &["content.shown_to"]);
         let attached = |file: Value| json!({"subject": "s", "text": "t", "attachments": [file]});
         refused(kind, MAIL, &attached(json!(1)), &["content.attachments[0]"]);
         refused(
@@ -220,5 +249,20 @@ mod tests {
             &json!({"subject": "s", "html": "h", "bcc": ["x", 1]}),
             &["content.bcc"],
         );
+    }
+
+    #[test] // REQ IN-3
+    fn a_finished_mail_is_taken_whole_over_smtp_alone() {
+        let kind = ChannelKind::Smtp;
+        let mail = json!({"mime": "QTogYg==", "subject": "", "from": "Ana <a@x.example>", "return_path": ""});
+        refused(kind, MAIL, &mail, &[]);
+        refused(kind, "ana", &mail, &["to"]);
+        refused(ChannelKind::Resend, MAIL, &json!({"mime": "QTogYg==", "subject": "s", "text": "t"}), &["content.mime"]);
+        for mime in [json!(""), json!("!"), json!({"blob": "00", "size": 1})] {
+            let fields: &[&str] = if mime.is_object() { &["content.mime"; 2] } else { &["content.mime"] };
+            refused(kind, MAIL, &json!({"mime": mime}), fields);
+        }
+        let both = json!({"mime": "QTogYg==", "text": "t", "from": "", "return_path": "a@b\r\nRCPT TO:<e@x>"});
+        refused(kind, MAIL, &both, &["content.text", "content.from", "content.return_path"]);
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::classify::Rules;
+use crate::guard::Guard;
 use crate::kind::ChannelKind;
 use crate::lifecycle::OnUnknownOutcome;
 use crate::policy::{Policy, Profile};
@@ -45,6 +46,8 @@ fn setup() -> Setup {
             .into(),
         routes: vec![Route { kind: "send_bulk_messages".into(), lane: "bulk".parse().unwrap() }],
         limits: Limits { content_bytes: 1_000, ..Limits::default() },
+        subscribers: Guard::default(),
+        claims: Policy::claims(),
     }
 }
 
@@ -463,4 +466,16 @@ fn a_template_is_drafted_with_its_recipient_checked_and_its_version_open() {
     refused(&nobody, Code::InvalidField, "to", "number", "+55");
     let near = no_template("welcome_usr", ["welcome_user", "bye"].into_iter());
     assert_eq!(near.hint, "did you mean `welcome_user`?");
+}
+
+#[test] // REQ ML-10
+fn no_message_of_a_caller_goes_through_the_channel_for_events() {
+    let mut setup = setup();
+    let events = ChannelSetup { name: EVENTS.parse().unwrap(), ..(*setup.channels["crm"]).clone() };
+    setup.channels.insert(events.name.clone(), Arc::new(events));
+    let request = json!({"channel": "events", "to": "https://a.example", "content": {}});
+    let refused = setup.draft_json(request.to_string().as_bytes(), &Tenant::default(), NOW).unwrap_err();
+    let Refused::Problems(problems) = refused else { panic!("{refused:?}") };
+    assert_eq!((problems[0].code, problems[0].field.as_ref()), (Code::UnknownChannel, "channel"));
+    assert!(!problems[0].hint.contains("events"), "{}", problems[0].hint);
 }
