@@ -61,7 +61,7 @@ pub enum Event {
 }
 
 impl Event {
-    const ALL: [Event; 32] = [
+    pub const ALL: [Event; 32] = [
         Event::Accepted,
         Event::Claimed,
         Event::Sent,

@@ -6,6 +6,7 @@ use pombo_kernel::id::MessageId;
 use serde::Serialize;
 
 use crate::audit::Verified;
+use crate::dead::CauseId;
 use crate::moving::Table;
 use crate::{Pause, StoreError};
 
@@ -55,6 +56,9 @@ pub(crate) enum Question {
     Order,
     Gaps,
     Blobs,
+    Letters,
+    /// Finds causes, not messages.
+    Causes,
 }
 
 /// Holds queues, journal, orders and histories against each other.
@@ -72,10 +76,20 @@ pub(crate) fn judge(store: &mut dyn Evidence) -> Result<Vec<Fault>, StoreError> 
         (Question::Order, "in an order of which not exactly one message may go"),
         (Question::Gaps, "without a step of their history"),
         (Question::Blobs, "without an attachment that they have"),
+        (Question::Letters, "failed and missing among the dead letters, or there without having failed"),
     ];
     for (question, what) in rest {
         let found = store.ask(question)?;
         report(store, &mut faults, &found, what)?;
+    }
+    let miscounted = store.ask(Question::Causes)?;
+    if let Some(first) = miscounted.first() {
+        let what = format!(
+            "causes that do not have as many dead letters as were counted: {} ({}, …)",
+            miscounted.len(),
+            CauseId(*first)
+        );
+        faults.push(Fault { what, hint: RESTORE });
     }
     Ok(faults)
 }

@@ -34,8 +34,8 @@ use pombo_kernel::time::Time;
 use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, Line, NodeId, Page, Pause, Place,
-    Put, Reported, Settled, Settlement, StoreError, Story, Tally, TemplateVersion, audit,
+    Accepted, Ask, Cancelled, Claimed, Conflict, Filter, Finding, Line, NodeId, Page, Pause, Place, Put,
+    Reported, Settled, Settlement, StoreError, Story, Tally, TemplateVersion, audit,
 };
 
 /// One writer's verbs. Nothing is durable, and nothing may be told to anybody, before `commit`.
@@ -112,7 +112,6 @@ pub trait Core: Send + 'static {
         by: &Actor,
         now: Time,
     ) -> Result<Put, StoreError>;
-    fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError>;
 
     /// Makes everything since the last commit durable, with its audit block; the position after its last
     /// record. `entropy` salts the block.
@@ -154,7 +153,6 @@ pub trait Reading: Send + 'static {
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError>;
     fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, audit::Record)>, StoreError>;
     fn verify(&mut self) -> Result<audit::Verified, StoreError>;
-    fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError>;
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError>;
     fn paused(&mut self) -> Result<Option<Pause>, StoreError>;
     fn template(

@@ -116,7 +116,7 @@ pub enum Ruled {
 }
 
 /// What came of a ruling: of each message, or that the document it depends on has changed.
-pub type Verdicts = Result<Vec<Ruled>, Option<Doc>>;
+pub type Verdicts = Result<Vec<Ruled>, Option<Box<Doc>>>;
 
 /// A dead letter put right. What it says until then is kept as an earlier version.
 #[derive(Clone, Debug, PartialEq)]

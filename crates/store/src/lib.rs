@@ -364,17 +364,6 @@ pub struct Put {
     pub repeat: Repeat,
 }
 
-/// Who may do what. The key itself is never stored, only its digest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiKey {
-    pub id: String,
-    pub tenant: Tenant,
-    pub role: String,
-    pub label: String,
-    pub digest: [u8; 32],
-    pub created_at: Time,
-}
-
 /// The store, as doors and engine see it.
 pub trait Store: Send + Sync + fmt::Debug {
     /// Makes messages durable, each on its own. An answer means that they survive a power cut.
@@ -506,10 +495,6 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Checks the audit chain from its start; what it says of the first place where it does not hold.
     fn verify(&self) -> Answer<'_, audit::Verified>;
-
-    fn add_key(&self, key: ApiKey) -> Answer<'_, ()>;
-
-    fn keys(&self) -> Answer<'_, Vec<ApiKey>>;
 
     /// The position after the last committed record; changes wake whoever follows events.
     fn watch(&self) -> watch::Receiver<u64>;

@@ -34,7 +34,7 @@ use crate::dead::{Deed, Edit, Edited, Hastened, Revision, Ruling, Verdicts, What
 use crate::shelf::{Doc, Shelf, Shelve, Shelved};
 use crate::traffic::{Traffic, places, witness};
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Repeat,
+    Accepted, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Repeat,
     Reported, Settled, Settlement, StoreError, TemplateVersion, transition,
 };
 
@@ -77,7 +77,6 @@ struct Model {
     /// The message of a provider's id; of several with the same one, the last that was sent.
     receipts: BTreeMap<(ChannelName, String), MessageKey>,
     tallies: BTreeMap<(Tenant, ChannelName, Counted), u64>,
-    keys: Vec<ApiKey>,
     docs: BTreeMap<(Shelf, Tenant, String), Doc>,
     /// How often a message took its place among others of its ordering key.
     turns_given: u64,
@@ -477,16 +476,6 @@ impl Core for Memory {
         now: Time,
     ) -> Result<Put, StoreError> {
         Ok(self.now.put_template(tenant, name, template, by, now))
-    }
-
-    fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {
-        let model = &mut self.now;
-        if !model.keys.iter().any(|known| known.id == key.id || known.digest == key.digest) {
-            model.records.push(transition::key_added(&key, now));
-            model.keys.push(key);
-            model.keys.sort_by(|one, other| one.id.cmp(&other.id));
-        }
-        Ok(())
     }
 
     fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {

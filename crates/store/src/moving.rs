@@ -32,13 +32,13 @@ pub enum Table {
     /// audit block, body
     Message,
     /// key, seq, outcome, round, number, attempts, crashes, started_at, finished_at, reason, next_due, delay, failure,
-    /// receipt, explanation, policy, actor, audit block, doubtful
+    /// receipt, explanation, policy, actor, audit block, doubtful, keyed, reprocessed_by
     History,
     /// queue, rank, due, key, steps
     Ready,
     /// id, node, at, members: only what is still being sent, so that whoever opens the copy takes it over
     Claim,
-    /// tenant, ordering key, key, active
+    /// tenant, ordering key, key, active, turn
     Ordered,
     /// at, key
     Expiry,
@@ -52,14 +52,20 @@ pub enum Table {
     Receipt,
     /// key, state, at, detail
     Delivery,
+    /// id, tenant, channel, category, text, count
+    Cause,
+    /// key, cause
+    DeadLetter,
+    /// key, version, seq, replaced_at, actor, note, body
+    Revision,
     /// tenant, name, version, created_at, actor, body
     Template,
     /// digest, bytes
     Blob,
     /// digest, key
     BlobUse,
-    /// id, tenant, role, label, digest, created_at
-    ApiKey,
+    /// shelf, tenant, id, version, rank, topic, due, updated_at, body
+    Doc,
     /// name, JSON: rows of tables that only PostgreSQL has. SQLite keeps them for the way back.
     Aside,
     /// sequence, position, at, count, hash, entries
@@ -67,7 +73,7 @@ pub enum Table {
 }
 
 impl Table {
-    pub const ALL: [Table; 18] = [
+    pub const ALL: [Table; 21] = [
         Table::Queue,
         Table::Message,
         Table::History,
@@ -80,10 +86,13 @@ impl Table {
         Table::Tally,
         Table::Receipt,
         Table::Delivery,
+        Table::Cause,
+        Table::DeadLetter,
+        Table::Revision,
         Table::Template,
         Table::Blob,
         Table::BlobUse,
-        Table::ApiKey,
+        Table::Doc,
         Table::Aside,
         Table::Audit,
     ];
@@ -102,10 +111,13 @@ impl Table {
             Table::Tally => "tally",
             Table::Receipt => "receipt",
             Table::Delivery => "delivery",
+            Table::Cause => "cause",
+            Table::DeadLetter => "dead_letter",
+            Table::Revision => "revision",
             Table::Template => "template",
             Table::Blob => "blob",
             Table::BlobUse => "blob_use",
-            Table::ApiKey => "api_key",
+            Table::Doc => "doc",
             Table::Aside => "aside",
             Table::Audit => "audit",
         }

@@ -10,6 +10,7 @@ mod advice;
 pub(crate) mod checking;
 mod claims;
 mod clock;
+mod dead;
 pub mod inbox;
 mod link;
 mod migrate;
@@ -22,13 +23,14 @@ mod receipts;
 mod rows;
 mod scratch;
 mod settling;
+mod shelf;
 mod start;
 mod templates;
 mod upkeep;
 mod walls;
 mod writes;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,10 +48,12 @@ use crate::audit::{self, Record};
 use crate::board::{Board, QueueId};
 use crate::claiming::Claiming as _;
 use crate::core::Core;
+use crate::dead::{CauseId, Edit, Edited, Hastened, Ruling, Verdicts};
+use crate::shelf::{Shelve, Shelved};
 use crate::walls::Walls as _;
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put,
-    Reported, Settled, Settlement, StoreError,
+    Accepted, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Reported,
+    Settled, Settlement, StoreError,
 };
 use claims::Claims;
 pub use link::Target;
@@ -115,6 +119,8 @@ pub struct Postgres {
     records: Vec<Record>,
     /// What the group adds to the counters.
     tallies: HashMap<(Tenant, ChannelName, Counted), i64>,
+    /// How many letters more or less of each cause.
+    letters: BTreeMap<(Tenant, CauseId), i64>,
     writes: Writes,
     leases: HashMap<NodeId, Time>,
     guard: Guard,
@@ -186,6 +192,7 @@ impl Postgres {
             claims: Claims::default(),
             records: Vec::new(),
             tallies: HashMap::new(),
+            letters: BTreeMap::new(),
             writes: Writes::default(),
             leases: HashMap::new(),
             guard: Guard::None,
@@ -228,6 +235,7 @@ impl Postgres {
         self.flows.clear();
         self.records.clear();
         self.tallies.clear();
+        self.letters.clear();
         self.writes = Writes::default();
     }
 
@@ -548,24 +556,24 @@ impl Core for Postgres {
 
     fn hasten(
         &mut self,
-        _: &Tenant,
-        _: MessageId,
-        _: &Actor,
-        _: Time,
-    ) -> Result<crate::dead::Hastened, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+        tenant: &Tenant,
+        id: MessageId,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Hastened, StoreError> {
+        self.hasten_one(tenant, id, by, now)
     }
 
-    fn rule(&mut self, _: &crate::dead::Ruling, _: Time) -> Result<crate::dead::Verdicts, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn rule(&mut self, ruling: &Ruling, now: Time) -> Result<Verdicts, StoreError> {
+        self.rule_all(ruling, now)
     }
 
-    fn edit(&mut self, _: &crate::dead::Edit, _: Time) -> Result<crate::dead::Edited, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn edit(&mut self, edit: &Edit, now: Time) -> Result<Edited, StoreError> {
+        self.edit_one(edit, now)
     }
 
-    fn shelve(&mut self, _: &crate::shelf::Shelve, _: Time) -> Result<crate::shelf::Shelved, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn shelve(&mut self, wish: &Shelve, now: Time) -> Result<Shelved, StoreError> {
+        self.shelve_one(wish, now)
     }
 
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
@@ -606,10 +614,6 @@ impl Core for Postgres {
         self.put_one_template(tenant, name, template, by, now)
     }
 
-    fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {
-        self.add_one_key(&key, now)
-    }
-
     fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {
         self.part_with_disowned(now)?;
         self.store_fresh(now);
@@ -621,6 +625,7 @@ impl Core for Postgres {
         }
         steps.extend(self.leased());
         steps.extend(self.counted(now));
+        steps.extend(self.counted_letters());
         steps.extend(self.flowed());
         if self.moved {
             steps.push((sql!("board_move"), Vec::new()));

@@ -5,6 +5,8 @@ use pombo_kernel::lifecycle;
 use pombo_kernel::message::{
     Actor, Attempt, AttemptFailure, AttemptOutcome, Body, FailureReason, Message, Progress, State, StateName,
 };
+#[cfg(feature = "planted")]
+use pombo_kernel::planted::{self, Bug};
 use pombo_kernel::reply::Receipt;
 use pombo_kernel::time::{Span, Time};
 use serde::Serialize;
@@ -12,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::StoreError;
 use crate::board::QueueId;
+use crate::dead::{Deed, What};
 
 pub(crate) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Broken(error.to_string()))
@@ -44,7 +47,8 @@ impl Stored {
 
 pub(crate) const CANCELLED: u8 = 10;
 pub(crate) const EXPIRED: u8 = 11;
-const DISCARDED: u8 = 12;
+pub(crate) const DISCARDED: u8 = 12;
+pub(crate) const REPROCESSED: u8 = 13;
 
 /// How a waiting message ends without an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +97,18 @@ impl Step {
         }
     }
 
+    /// What somebody did by this step, if it was that.
+    pub(crate) fn deed(&self) -> Option<Deed> {
+        let what = match self.outcome {
+            CANCELLED => What::Cancelled,
+            DISCARDED => What::Discarded,
+            REPROCESSED => What::Reprocessed,
+            _ => return None,
+        };
+        let by = Actor(self.actor.clone().unwrap_or_default());
+        Some(Deed { at: self.finished_at, what, by, note: self.explanation.clone() })
+    }
+
     /// The attempt that this step was, if it was one.
     pub(crate) fn attempt(self) -> Option<Attempt> {
         let outcome = AttemptOutcome::from_code(self.outcome)?;
@@ -107,6 +123,46 @@ impl Step {
             explanation: self.explanation.unwrap_or_else(|| lifecycle::accepted(self.number)),
             policy: self.policy,
         })
+    }
+}
+
+/// What a dead letter was when its last round ended.
+pub(crate) struct Round {
+    pub(crate) progress: Progress,
+    pub(crate) reason: FailureReason,
+    /// Since when the round was, which ended so.
+    pub(crate) since: Time,
+    /// It says something else since the round ended.
+    pub(crate) edited: bool,
+}
+
+impl Round {
+    /// How far the message is in its next one.
+    pub(crate) fn next(&self) -> Progress {
+        let round = self.progress.round.saturating_add(1);
+        let keeps_key = self.reason == FailureReason::OutcomeUnknown && !self.edited;
+        #[cfg(feature = "planted")]
+        let keeps_key = keeps_key && !planted::is(Bug::KeyForgotten);
+        let attempts = 0;
+        #[cfg(feature = "planted")]
+        let attempts = if planted::is(Bug::AttemptsKept) { self.progress.attempts } else { attempts };
+        Progress {
+            round,
+            attempts,
+            crashes: 0,
+            steps: self.progress.steps.saturating_add(1),
+            doubtful: self.progress.doubtful,
+            keyed: if keeps_key { self.progress.keyed } else { round },
+        }
+    }
+
+    /// As long after the next one's start as the deadline was after this one's.
+    pub(crate) fn renewed(&self, deadline: Time, now: Time) -> Time {
+        #[cfg(feature = "planted")]
+        if planted::is(Bug::DeadlineKept) {
+            return deadline;
+        }
+        now + deadline.since(self.since)
     }
 }
 

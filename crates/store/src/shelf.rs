@@ -62,6 +62,22 @@ pub enum Expect {
     Any,
 }
 
+impl Expect {
+    /// Whether that version, or nothing, is what is expected.
+    pub(crate) fn fits(self, version: Option<u32>) -> bool {
+        match self {
+            Expect::Any => true,
+            Expect::Nothing => version.is_none(),
+            Expect::Version(expected) => version == Some(expected),
+        }
+    }
+}
+
+/// Comes after every id: longer than any, and of the last character there is.
+pub(crate) fn after_every_id() -> String {
+    "\u{10ffff}".repeat(51)
+}
+
 /// A wish to put, change or remove a document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shelve {

@@ -27,8 +27,8 @@ use crate::core::{Core, Reading};
 use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use crate::{
-    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, Line, NodeId, Page, Pause,
-    Place, Put, Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion,
+    Accepted, Answer, Ask, Cancelled, Claimed, Conflict, Filter, Finding, Line, NodeId, Page, Pause, Place,
+    Put, Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion,
 };
 
 pub use writer::Writer;
@@ -425,14 +425,6 @@ impl<C: Core> Store for Shell<C> {
 
     fn verify(&self) -> Answer<'_, Verified> {
         self.read(Reading::verify)
-    }
-
-    fn add_key(&self, key: ApiKey) -> Answer<'_, ()> {
-        self.work(move |core, now| core.add_key(key.clone(), now))
-    }
-
-    fn keys(&self) -> Answer<'_, Vec<ApiKey>> {
-        self.read(Reading::keys)
     }
 
     fn watch(&self) -> watch::Receiver<u64> {

@@ -8,6 +8,7 @@
 pub(crate) mod backup;
 pub(crate) mod checking;
 mod claims;
+mod dead;
 mod file;
 pub(crate) mod moving;
 mod pausing;
@@ -15,6 +16,7 @@ mod reader;
 mod receipts;
 mod rows;
 mod settling;
+mod shelf;
 mod templates;
 
 use std::collections::HashMap;
@@ -35,11 +37,13 @@ use crate::audit::{Record, Tip};
 use crate::board::{Board, Fresh, QueueId, rank};
 use crate::claiming::Claiming as _;
 use crate::core::Core;
+use crate::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
 use crate::rows::keyed_hash;
+use crate::shelf::{Shelve, Shelved};
 use crate::transition;
 use crate::walls::Walls;
 use crate::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Repeat,
+    Accepted, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Repeat,
     Reported, Settled, Settlement, StoreError,
 };
 use claims::Claims;
@@ -361,24 +365,24 @@ impl Core for Sqlite {
 
     fn hasten(
         &mut self,
-        _: &Tenant,
-        _: MessageId,
-        _: &Actor,
-        _: Time,
-    ) -> Result<crate::dead::Hastened, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+        tenant: &Tenant,
+        id: MessageId,
+        by: &Actor,
+        now: Time,
+    ) -> Result<Hastened, StoreError> {
+        self.hasten_one(tenant, id, by, now)
     }
 
-    fn rule(&mut self, _: &crate::dead::Ruling, _: Time) -> Result<crate::dead::Verdicts, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn rule(&mut self, ruling: &Ruling, now: Time) -> Result<Verdicts, StoreError> {
+        self.rule_all(ruling, now)
     }
 
-    fn edit(&mut self, _: &crate::dead::Edit, _: Time) -> Result<crate::dead::Edited, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn edit(&mut self, edit: &Edit, now: Time) -> Result<Edited, StoreError> {
+        self.edit_one(edit, now)
     }
 
-    fn shelve(&mut self, _: &crate::shelf::Shelve, _: Time) -> Result<crate::shelf::Shelved, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn shelve(&mut self, wish: &Shelve, now: Time) -> Result<Shelved, StoreError> {
+        self.shelve_one(wish, now)
     }
 
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
@@ -417,24 +421,6 @@ impl Core for Sqlite {
         now: Time,
     ) -> Result<Put, StoreError> {
         self.put_one_template(tenant, name, template, by, now)
-    }
-
-    fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {
-        let added = self.write(
-            sql!("key_insert"),
-            params![
-                key.id,
-                key.tenant.as_str(),
-                key.role,
-                key.label,
-                key.digest.as_slice(),
-                key.created_at.millis()
-            ],
-        )?;
-        if added > 0 {
-            self.record(transition::key_added(&key, now));
-        }
-        Ok(())
     }
 
     fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {

@@ -16,7 +16,7 @@ use pombo_kernel::time::Time;
 use serde::Serialize;
 
 use crate::audit::{Event, Record};
-use crate::{ApiKey, Pause, Place, Settlement};
+use crate::{Pause, Place, Settlement};
 
 /// The longest text from outside that a record keeps, in bytes. The rest stands with the message or the block.
 const TEXT_MAX: usize = 1_000;
@@ -48,12 +48,6 @@ struct Detail<'a> {
     kind: Option<BlockKind>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    role: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    label: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     template: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -214,27 +208,6 @@ fn of_the_store(event: Event, by: &Actor, at: Time) -> Record {
         channel: String::new(),
         actor: clipped(&by.0).to_owned(),
         detail: NOTHING.to_owned(),
-    }
-}
-
-/// Somebody may come in from now on.
-pub fn key_added(key: &ApiKey, at: Time) -> Record {
-    let detail = Detail {
-        key: Some(clipped(&key.id)),
-        role: Some(clipped(&key.role)),
-        label: Some(clipped(&key.label)),
-        ..Detail::default()
-    };
-    Record {
-        event: Event::KeyAdded,
-        at,
-        message: None,
-        from: None,
-        to: None,
-        tenant: key.tenant.as_str().to_owned(),
-        channel: String::new(),
-        actor: ENGINE.to_owned(),
-        detail: detail.text(),
     }
 }
 

@@ -22,13 +22,15 @@ use pombo_kernel::template::Template;
 use pombo_kernel::time::{Span, Time};
 use pombo_store::audit::Record;
 use pombo_store::core::{Core, Reading};
+use pombo_store::dead::{Act, Edit, Edited, Group, Revision, Ruled, Ruling};
 use pombo_store::home::Home;
 use pombo_store::moving::{Copied, MoveError, Moved, Table};
 use pombo_store::postgres::{Postgres, Sealing, Target};
+use pombo_store::shelf::{Doc, Expect, Leaf, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    Accepted, ApiKey, Ask, Claimed, Filter, Line, NodeId, Pause, Place, Repeat, Reported, Settled, Story,
-    Tally, TemplateVersion,
+    Accepted, Ask, Claimed, Filter, Line, NodeId, Pause, Place, Repeat, Reported, Settled, Story, Tally,
+    TemplateVersion,
 };
 use pombo_testbed::{Cluster, Database, Pooler};
 use world::{End, START, draft, folder, in_order, later, mins, once, queue, secs, settlement, to, until};
@@ -100,6 +102,13 @@ impl<C: Core> Works<'_, C> {
         id
     }
 
+    fn rule(&mut self, act: Act, id: MessageId) {
+        let (tenant, by, note) = (Tenant::default(), Actor(ODD.into()), Some(ODD.into()));
+        let ruling = Ruling { tenant, ids: vec![id], act, by, note, with: None };
+        assert_eq!(self.core.rule(&ruling, self.now).unwrap(), Ok(vec![Ruled::Done]));
+        self.commit();
+    }
+
     /// Sent under that id of the provider's.
     fn sent_as(&mut self, draft: Draft, provider_id: &str) -> MessageId {
         let id = self.accept(draft);
@@ -125,6 +134,8 @@ struct Scene {
     dying: Vec<MessageId>,
     first: MessageId,
     second: MessageId,
+    /// It was reprocessed, and goes after the second.
+    again: MessageId,
 }
 
 fn report(provider_id: &str) -> Report {
@@ -146,24 +157,43 @@ fn with_file(mut draft: Draft) -> Draft {
 fn furnish(core: &mut impl Core) -> Scene {
     let mut w = works(core);
     let ana = Actor("ana".into());
-    let key = ApiKey {
-        id: "key_1".into(),
-        tenant: Tenant::default(),
-        role: "admin".into(),
-        label: ODD.into(),
-        digest: [4; 32],
-        created_at: START,
-    };
-    w.core.add_key(key, START).unwrap();
     for text in ["one", "two"] {
         let template = Template { text: Some(text.into()), ..Template::default() };
         w.core.put_template(&Tenant::default(), &"welcome".parse().unwrap(), template, &ana, START).unwrap();
+    }
+    for (tenant, shelf, id) in
+        [("default", Shelf::Webhook, ODD), ("acme", Shelf::Cursor, "c"), ("acme", Shelf::Cursor, "d")]
+    {
+        let leaf = Leaf { order: 3, topic: Some(ODD.into()), due: Some(START), body: format!("{ODD:?}") };
+        let tenant = tenant.parse().unwrap();
+        let mut wish =
+            Shelve { shelf, tenant, id: id.into(), expect: Expect::Nothing, leaf: Some(leaf), record: None };
+        assert_eq!(w.core.shelve(&wish, START).unwrap(), Shelved::Done { version: 1 });
+        wish.expect = Expect::Version(1);
+        wish.leaf = Some(Leaf { order: i64::MIN, topic: None, due: None, body: "{}".into() });
+        if id == "d" {
+            assert_eq!(w.core.shelve(&wish, START).unwrap(), Shelved::Done { version: 2 });
+        }
     }
     w.commit();
     let sent = w.sent_as(with_file(draft()), ODD);
     let reports = w.core.report(&"crm".parse().unwrap(), &report(ODD), w.now).unwrap();
     assert!(matches!(reports, Reported::Moved { .. }));
-    w.through(draft(), End::Failed(FailureReason::PermanentError));
+    let dead = w.through(draft(), End::Failed(FailureReason::PermanentError));
+    let edit = Edit {
+        tenant: Tenant::default(),
+        id: dead,
+        version: 1,
+        queue: queue("crm", ODD),
+        body: Body { to: ODD.into(), ..Body::default() },
+        blobs: Vec::new(),
+        by: Actor(ODD.into()),
+        note: Some(ODD.into()),
+    };
+    assert_eq!(w.core.edit(&edit, START).unwrap(), Edited::Done { version: 2 });
+    let given_up = w.through(draft(), End::Failed(FailureReason::PermanentError));
+    w.rule(Act::Discard, given_up);
+    let again = w.through(in_order("line"), End::Failed(FailureReason::PermanentError));
     let retrying = w.through(draft(), End::Retry(mins(5)));
     let cancelled = w.accept(later(mins(60)));
     w.core.cancel(&Tenant::default(), cancelled, &ana, w.now).unwrap();
@@ -189,6 +219,7 @@ fn furnish(core: &mut impl Core) -> Scene {
     w.accept(Draft { queue: queue("mail", "a.example"), ..draft() });
     let first = w.accept(in_order("line"));
     let second = w.accept(in_order("line"));
+    w.rule(Act::Reprocess, again);
     // Of three that are claimed together, one is given back; the others are being sent when the process ends.
     let dying: Vec<MessageId> = (0..3).map(|_| w.accept(draft())).collect();
     let claimed = w.claim(NodeId(9), 100);
@@ -197,7 +228,7 @@ fn furnish(core: &mut impl Core) -> Scene {
         assert_eq!(w.core.release(back.key, w.now).unwrap(), Settled::Done);
     }
     w.commit();
-    Scene { sent, retrying, once, dying: dying[1..].to_vec(), first, second }
+    Scene { sent, retrying, once, dying: dying[1..].to_vec(), first, second, again }
 }
 
 /// Everything that can be read of a store.
@@ -207,9 +238,11 @@ struct Portrait {
     by_recipient: Vec<MessageId>,
     by_reference: Vec<MessageId>,
     dead: Vec<MessageId>,
+    groups: Vec<Group>,
+    revisions: Vec<Revision>,
     tallies: Vec<Tally>,
     audit: Vec<(u64, Record)>,
-    keys: Vec<ApiKey>,
+    docs: Vec<Doc>,
     blocks: Vec<(Place, Block)>,
     templates: Vec<TemplateVersion>,
     paused: Option<Pause>,
@@ -238,6 +271,8 @@ fn portrait(core: &impl Core) -> Portrait {
         }),
         by_reference: listed(Filter { tenant: acme, reference: Some(ODD.into()), ..Filter::default() }),
         dead: listed(Filter { state: Some(StateName::Failed), ..Filter::default() }),
+        groups: reader.groups(&Tenant::default(), 10).unwrap(),
+        revisions: stories.keys().flat_map(|id| reader.revisions(&Tenant::default(), *id).unwrap()).collect(),
         stories,
         tallies: {
             let mut tallies = reader.tallies().unwrap();
@@ -245,7 +280,13 @@ fn portrait(core: &impl Core) -> Portrait {
             tallies
         },
         audit: reader.audit(0, 100_000).unwrap(),
-        keys: reader.keys().unwrap(),
+        docs: Shelf::ALL
+            .into_iter()
+            .flat_map(|shelf| {
+                let all = Wanted { shelf, tenant: None, pick: Pick::All { after: None }, limit: 100 };
+                reader.docs(&all).unwrap()
+            })
+            .collect(),
         blocks: {
             let mut blocks = reader.blocks().unwrap();
             blocks.sort_by(|one, two| one.0.cmp(&two.0));
@@ -279,10 +320,25 @@ fn goes_on(core: &mut impl Core, scene: &Scene) {
     let moved = w.core.report(&"crm".parse().unwrap(), &read, w.now).unwrap();
     assert!(matches!(moved, Reported::Moved { id, .. } if id == scene.sent), "{moved:?}");
     w.commit();
+    // A document is changed from the version that it had.
+    let (shelf, tenant, leaf) = (Shelf::Cursor, "acme".parse().unwrap(), None);
+    let gone = Shelve { shelf, tenant, id: "d".into(), expect: Expect::Version(2), leaf, record: None };
+    assert_eq!(w.core.shelve(&gone, w.now).unwrap(), Shelved::Done { version: 2 });
+    w.commit();
     // The order holds: the second goes when the first has gone. Behind the hold nothing goes.
-    let due: Vec<MessageId> = w.claim(NodeId(5), 100).iter().map(|claimed| claimed.message.id).collect();
+    let mut taken = w.claim(NodeId(5), 100);
+    let due: Vec<MessageId> = taken.iter().map(|claimed| claimed.message.id).collect();
+    taken.retain(|claimed| claimed.message.id == scene.first);
     assert!(due.contains(&scene.first) && !due.contains(&scene.second), "{due:?}");
     assert_eq!(due.len(), 2, "the first of the order, and the one that was given back: {due:?}");
+    // Then the one that came back to the order, in its second round.
+    for id in [scene.first, scene.second, scene.again] {
+        let Some(claimed) = taken.pop().or_else(|| w.claim(NodeId(5), 1).pop()) else { panic!("{id}") };
+        assert_eq!(claimed.message.id, id);
+        assert_eq!(claimed.progress.round, u16::from(id == scene.again));
+        assert_eq!(w.core.settle(settlement(&claimed, End::Sent, w.now), w.now).unwrap(), Settled::Done);
+        w.commit();
+    }
     // A retry comes when it was to come, and knows how often it was tried.
     w.now = START + mins(6);
     let due = w.claim(NodeId(5), 100);
@@ -597,6 +653,9 @@ fn a_damaged_file_is_reported_and_so_is_a_message_that_is_nowhere() {
     one("UPDATE ready SET steps = steps + 1", "at another step");
     one("DELETE FROM ordered WHERE active = 1", "not exactly one message may go");
     one("DELETE FROM blob", "without an attachment");
+    one("UPDATE cause SET count = count + 1", "as many dead letters as were counted");
+    one("DELETE FROM dead_letter", "missing among the dead letters");
+    one("INSERT INTO dead_letter SELECT min(key), 1 FROM message", "there without having failed");
     one("UPDATE audit SET count = count + 1 WHERE sequence = 3", "audit block 3");
     drop(db);
     let path = home.path().join("pombo.db");
@@ -624,6 +683,9 @@ fn what_does_not_fit_together_in_a_database_is_reported() {
     );
     one("UPDATE ready SET steps = steps + 1", "at another step");
     one("DELETE FROM ordered WHERE active", "not exactly one message may go");
+    one("UPDATE cause_count SET count = count + 1", "as many dead letters as were counted");
+    one("DELETE FROM dead_letter", "missing among the dead letters");
+    one("INSERT INTO dead_letter SELECT min(key), 1, 'default' FROM message", "there without having failed");
     one("UPDATE audit SET count = count + 1 WHERE sequence = 3", "audit block 3");
 }
 

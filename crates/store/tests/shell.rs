@@ -20,8 +20,8 @@ use pombo_store::shelf::{Shelve, Shelved};
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Pause, Place, Put,
-    Reported, Settled, Settlement, Store, StoreError,
+    Accepted, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Pause, Place, Put, Reported,
+    Settled, Settlement, Store, StoreError,
 };
 
 #[derive(Debug)]
@@ -310,9 +310,6 @@ impl Core for Unsure {
     ) -> Result<Put, StoreError> {
         self.core.put_template(tenant, name, template, by, now)
     }
-    fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {
-        self.core.add_key(key, now)
-    }
     fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {
         let position = self.core.commit(now, entropy)?;
         if self.next.swap(false, Ordering::SeqCst) {
@@ -388,6 +385,6 @@ async fn a_reader_who_leaves_early_costs_nobody_else_an_answer() {
     for _ in 0..20 {
         let leaving = tokio::time::timeout(Duration::from_millis(2), store.page(filter.clone(), None, 50));
         let _ = leaving.await;
-        assert!(store.keys().await.is_ok());
+        assert!(store.blocks().await.is_ok());
     }
 }

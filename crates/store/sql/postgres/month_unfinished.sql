@@ -2,4 +2,4 @@
 SELECT WHERE EXISTS (SELECT FROM ready WHERE key >= $1 AND key < $2)
   OR EXISTS (SELECT FROM ordered WHERE key >= $1 AND key < $2)
   OR EXISTS (SELECT FROM inbox WHERE key >= $1 AND key < $2)
-  OR EXISTS (SELECT FROM history WHERE outcome IN (3, 11) AND key >= $1 AND key < $2)
+  OR EXISTS (SELECT FROM dead_letter WHERE key >= $1 AND key < $2)

@@ -1,2 +1,2 @@
--- before, since, limit; index dead
-SELECT key FROM history WHERE outcome IN (3, 11) AND key < $1 AND key >= $2 ORDER BY key DESC LIMIT $3
+-- before, since, limit; a range of the primary key
+SELECT key FROM dead_letter WHERE key < $1 AND key >= $2 ORDER BY key DESC LIMIT $3

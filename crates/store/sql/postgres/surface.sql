@@ -99,9 +99,10 @@ GRANT CREATE ON SCHEMA pombo TO pombo_engine;
 SET LOCAL ROLE pombo_engine;
 
 -- The e-mails. Each state is read from where it stands, so that those that wait are found without those that have
--- ended, and no row is ever locked: what waits or is being sent, in ready, claim and ordered; what has ended, in
--- history; what no node has looked at yet, in inbox; what none could take, in refused. Bounds on id and created_at
--- reach index message_by_age; status = 'failed' reaches index dead.
+-- ended, and no row is ever locked: what waits or is being sent, in ready, claim and ordered; what waits for an
+-- operator, in dead_letter; what has ended, in history; what no node has looked at yet, in inbox; what none could take,
+-- in refused. Bounds on id and created_at reach index message_by_age; status = 'failed' reaches dead_letter and index
+-- discarded. retries and max_retries are of the present round.
 CREATE OR REPLACE VIEW email_queue WITH (security_barrier) AS
 SELECT message_uuid(e.key, e.nonce) AS id,
        uuid_in(document_text(e.body, 'user_id')) AS user_id,
@@ -147,15 +148,26 @@ UNION ALL
   JOIN channel c ON c.name = q.channel AND c.kind IN ('smtp', 'resend')
   WHERE h.outcome = 1 AND m.tenant = (SELECT tenant())
 UNION ALL
-  -- One that was discarded later has this row as well.
   SELECT m.key, m.nonce, coalesce(m.template, m.type), m.body, c.attempts, 'failed',
          CASE h.outcome WHEN 3 THEN greatest(h.attempts - 1, 0) ELSE h.attempts END::int, NULL, h.explanation, NULL,
          h.finished_at
-  FROM history h
-  JOIN message m ON m.key = h.key
+  FROM dead_letter d
+  JOIN message m ON m.key = d.key
   JOIN queue q ON q.id = m.queue
   JOIN channel c ON c.name = q.channel AND c.kind IN ('smtp', 'resend')
-  WHERE h.outcome IN (3, 11) AND m.tenant = (SELECT tenant())
+  CROSS JOIN LATERAL (SELECT * FROM history WHERE history.key = d.key ORDER BY seq DESC LIMIT 1) h
+  WHERE m.tenant = (SELECT tenant())
+UNION ALL
+  -- Discarded; the row before says how it failed.
+  SELECT m.key, m.nonce, coalesce(m.template, m.type), m.body, c.attempts, 'failed',
+         CASE h.outcome WHEN 3 THEN greatest(h.attempts - 1, 0) ELSE h.attempts END::int, NULL, h.explanation, NULL,
+         d.finished_at
+  FROM history d
+  JOIN history h ON h.key = d.key AND h.seq = d.seq - 1
+  JOIN message m ON m.key = d.key
+  JOIN queue q ON q.id = m.queue
+  JOIN channel c ON c.name = q.channel AND c.kind IN ('smtp', 'resend')
+  WHERE d.outcome = 12 AND m.tenant = (SELECT tenant())
 UNION ALL
   SELECT m.key, m.nonce, coalesce(m.template, m.type), m.body, c.attempts, 'cancelled',
          h.attempts::int, NULL, NULL, NULL, h.finished_at

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, FailureReason, Message, Progress, State, StateName};
 use pombo_kernel::name::Tenant;
+#[cfg(feature = "planted")]
+use pombo_kernel::planted::{self, Bug};
 use pombo_kernel::time::Time;
 
 use super::reader::line;
@@ -30,10 +32,14 @@ impl Model {
     }
 
     pub(super) fn rule(&mut self, ruling: &Ruling, now: Time) -> Verdicts {
-        if let Some(wish) = &ruling.with
-            && let Shelved::Conflict(found) = self.shelve(wish, now)
-        {
-            return Err(found);
+        if let Some(wish) = &ruling.with {
+            let shelved = self.shelve(wish, now);
+            #[cfg(feature = "planted")]
+            let shelved =
+                if planted::is(Bug::DocumentIgnored) { Shelved::Done { version: 0 } } else { shelved };
+            if let Shelved::Conflict(found) = shelved {
+                return Err(found.map(Box::new));
+            }
         }
         Ok(ruling.ids.iter().map(|id| self.rule_one(ruling, *id, now)).collect())
     }
@@ -76,24 +82,37 @@ impl Model {
         let round = row.progress.round.saturating_add(1);
         let keeps_key =
             reason == FailureReason::OutcomeUnknown && row.edited_at_step != Some(row.progress.steps);
+        #[cfg(feature = "planted")]
+        let keeps_key = keeps_key && !planted::is(Bug::KeyForgotten);
+        let attempts = 0;
+        #[cfg(feature = "planted")]
+        let attempts = if planted::is(Bug::AttemptsKept) { row.progress.attempts } else { attempts };
         row.progress = Progress {
             round,
-            attempts: 0,
+            attempts,
             crashes: 0,
             steps: row.progress.steps.saturating_add(1),
             doubtful: row.progress.doubtful,
             keyed: if keeps_key { row.progress.keyed } else { round },
         };
         let expires_at = message.expires_at.map(|at| now + at.since(row.round_since));
+        #[cfg(feature = "planted")]
+        let expires_at = if planted::is(Bug::DeadlineKept) { message.expires_at } else { expires_at };
         row.message = Arc::new(Message { expires_at, ..message.clone() });
         row.round_since = now;
         row.moved_at = now;
         row.delivery = None;
+        #[cfg(feature = "planted")]
+        let turn = if planted::is(Bug::PlaceKept) { row.turn } else { turn };
         row.turn = turn;
         row.standing = if waits { Standing::Waiting } else { Standing::Queued };
         row.state = State::Pending { due: now };
         let message = row.message.clone();
         self.records.push(transition::reprocessed(&message, round, by, note, now));
+        #[cfg(feature = "planted")]
+        if planted::is(Bug::RulingUnrecorded) {
+            self.records.pop();
+        }
         self.count(&message, Counted::Reprocessed);
     }
 

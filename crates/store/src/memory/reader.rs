@@ -12,7 +12,7 @@ use crate::audit::{self, Record, Tip};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
 use crate::shelf::{Doc, Shelf, Wanted};
-use crate::{ApiKey, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion};
+use crate::{Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion};
 
 #[derive(Clone, Debug)]
 pub struct MemoryReader {
@@ -126,10 +126,6 @@ impl Reading for MemoryReader {
             }
         }
         Ok(audit::Verified { blocks: tip.sequence, records: tip.position, broken: None })
-    }
-
-    fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError> {
-        Ok(locked(&self.committed).keys.clone())
     }
 
     fn paused(&mut self) -> Result<Option<Pause>, StoreError> {

@@ -5,18 +5,13 @@ use std::cmp::Reverse;
 use pombo_kernel::time::Time;
 
 use super::Model;
-use crate::shelf::{Doc, Expect, Pick, Shelve, Shelved, Wanted};
+use crate::shelf::{Doc, Pick, Shelve, Shelved, Wanted};
 
 impl Model {
     pub(super) fn shelve(&mut self, wish: &Shelve, now: Time) -> Shelved {
         let place = (wish.shelf, wish.tenant.clone(), wish.id.clone());
         let found = self.docs.get(&place);
-        let fits = match (wish.expect, found) {
-            (Expect::Any, _) | (Expect::Nothing, None) => true,
-            (Expect::Version(version), Some(found)) => found.version == version,
-            (Expect::Nothing, Some(_)) | (Expect::Version(_), None) => false,
-        };
-        if !fits {
+        if !wish.expect.fits(found.map(|found| found.version)) {
             return Shelved::Conflict(found.cloned());
         }
         let version = found.map_or(0, |found| found.version);

@@ -58,7 +58,7 @@ impl Postgres {
             let given = drafts.iter().zip(&ids);
             given.filter(|(_, id)| id.is_some_and(|id| !taken.contains(&id))).map(|(draft, _)| draft)
         };
-        self.find_queues(new())?;
+        self.find_queues(new().map(|draft| &draft.queue))?;
         let mut waiting = self.waiting_orders(new())?;
         let mut blobs: Vec<(MessageKey, Blob)> = Vec::new();
         let mut answers = Vec::with_capacity(drafts.len());
@@ -141,12 +141,15 @@ impl Postgres {
             .collect())
     }
 
-    /// Sees to it that the board has every queue of these drafts.
-    fn find_queues<'a>(&mut self, drafts: impl Iterator<Item = &'a Draft>) -> Result<(), StoreError> {
+    /// Sees to it that the board has every one of these queues.
+    pub(super) fn find_queues<'a>(
+        &mut self,
+        names: impl Iterator<Item = &'a QueueName>,
+    ) -> Result<(), StoreError> {
         let mut new: Vec<&QueueName> = Vec::new();
-        for draft in drafts {
-            if self.board.find(&draft.queue).is_none() && !new.contains(&&draft.queue) {
-                new.push(&draft.queue);
+        for name in names {
+            if self.board.find(name).is_none() && !new.contains(&name) {
+                new.push(name);
             }
         }
         if new.is_empty() {
@@ -170,7 +173,7 @@ impl Postgres {
         Ok(())
     }
 
-    fn queue_of(&mut self, name: &QueueName) -> Result<(QueueId, Arc<QueueName>), StoreError> {
+    pub(super) fn queue_of(&mut self, name: &QueueName) -> Result<(QueueId, Arc<QueueName>), StoreError> {
         let id = self.board.find(name).ok_or_else(super::reader::unanswered)?;
         Ok((id, self.board.queue(id).name.clone()))
     }
@@ -194,9 +197,13 @@ impl Postgres {
     ) -> Result<HashSet<Vec<u8>>, StoreError> {
         let order =
             |draft: &Draft| Some(rows::order_digest(&draft.queue.tenant, draft.ordering_key.as_deref()?));
-        let digests: HashSet<Vec<u8>> = drafts.filter_map(order).collect();
+        self.taken_orders(drafts.filter_map(order).collect())
+    }
+
+    /// Those of these orders in which somebody is. Nobody else touches any of them meanwhile.
+    pub(super) fn taken_orders(&mut self, digests: HashSet<Vec<u8>>) -> Result<HashSet<Vec<u8>>, StoreError> {
         if digests.is_empty() {
-            return Ok(HashSet::new());
+            return Ok(digests);
         }
         let digests: Vec<Vec<u8>> = digests.into_iter().collect();
         self.lock_orders(&digests)?;

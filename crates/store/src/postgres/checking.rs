@@ -63,6 +63,8 @@ impl Evidence for Beside<'_> {
             Question::Order => sql!("checking/order"),
             Question::Gaps => sql!("checking/gaps"),
             Question::Blobs => sql!("checking/blobs"),
+            Question::Letters => sql!("checking/letters"),
+            Question::Causes => sql!("checking/causes"),
         })
     }
 

@@ -84,14 +84,14 @@ fn without(members: &[u8], mut gone: impl FnMut(MessageKey) -> bool) -> Vec<u8> 
     left
 }
 
-/// How far a message has come, from columns round, attempts, crashes, doubtful; nothing where it was never tried.
+/// How far a message has come, from columns round, attempts, crashes, doubtful, keyed; nothing where it was never tried.
 fn progress(row: &Row, first: usize, steps: u32) -> Result<Progress, StoreError> {
     let count = |column| -> Result<u16, StoreError> {
         let count: Option<i16> = rows::get(row, column)?;
         Ok(u16::try_from(count.unwrap_or(0)).unwrap_or(0))
     };
     Ok(Progress {
-        keyed: 0,
+        keyed: count(first + 4)?,
         round: count(first)?,
         attempts: count(first + 1)?,
         crashes: count(first + 2)?,

@@ -360,13 +360,17 @@ impl Link {
         }
         self.wait(async {
             let before = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let now = self.start(steps).await?;
-            let after = if ahead.is_empty() { None } else { Some(self.start(ahead).await?) };
+            let now = self.start(steps).await;
+            let after = match ahead.is_empty() || now.is_err() {
+                true => Ok(None),
+                false => self.start(ahead).await.map(Some),
+            };
+            // The first error counts: those after it say only that there was one.
             if let Some(before) = before {
                 before.end().await?;
             }
-            let answers = now.end().await?;
-            *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = after;
+            let answers = now?.end().await?;
+            *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = after?;
             Ok(answers)
         })
     }

@@ -6,15 +6,18 @@ use tracing::{info, warn};
 
 use super::link::{Link, Row, Step};
 use super::month::{BY_MONTH, Month};
-use super::sql;
+use super::{dead, sql};
 use crate::StoreError;
 
 /// Each entry brings the schema from its index to the next number.
-const MIGRATIONS: [&str; 1] = [sql!("migrations/0001")];
+const MIGRATIONS: [&str; 2] = [sql!("migrations/0001"), sql!("migrations/0002")];
 
 /// The schema that this version works with.
-pub(super) const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 2;
 const _: () = assert!(SCHEMA as usize == MIGRATIONS.len());
+
+/// The first schema in which dead letters have causes.
+const WITH_CAUSES: usize = 2;
 
 /// Roles, what applications see, and who may do what. They may be applied any number of times, and are whenever they
 /// differ.
@@ -110,6 +113,9 @@ fn step(link: &Link, fresh_secret: &[u8; 32]) -> Result<bool, StoreError> {
             )));
         }
         link.script(migration)?;
+        if version + 1 == WITH_CAUSES {
+            dead::sort_unsorted(link)?;
+        }
         link.pipeline(vec![
             (sql!("meta_put"), vec!["schema".into(), (version + 1).to_string().into_bytes().into()]),
             (sql!("meta_first"), vec!["secret".into(), fresh_secret.as_slice().into()]),

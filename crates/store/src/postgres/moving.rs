@@ -69,20 +69,23 @@ fn way(table: Table) -> Way {
     match table {
         Table::Queue => way!("queue", "ntttttnb", false, LEAST),
         Table::Message => way!("message", "nnnnnnnttttnnbnt", true, LEAST),
-        Table::History => way!("history", "nnnnnnnnnnnntttttnn", false, LEAST, LEAST),
+        Table::History => way!("history", "nnnnnnnnnnnntttttnnnt", false, LEAST, LEAST),
         Table::Ready => way!("ready", "nnnnn", false, LEAST, LEAST, LEAST, LEAST),
         Table::Claim => way!("claim", "nnnb", false, LEAST),
-        Table::Ordered => way!("ordered", "bnn", false, NO_BYTES, LEAST),
+        Table::Ordered => way!("ordered", "bnnn", false, NO_BYTES, LEAST),
         Table::Expiry => way!("expiry", "nn", false, LEAST, LEAST),
         Table::Idempotency => way!("idempotency", "ttnnbb", false, NO_BYTES),
         Table::Block => way!("block", "tttb", false, NO_BYTES),
         Table::Tally => way!("tally", "nttnn", false, LEAST, EMPTY, EMPTY, LEAST),
         Table::Receipt => way!("receipt", "nnn", false, LEAST, LEAST),
         Table::Delivery => way!("delivery", "nnnt", false, LEAST),
+        Table::Cause => way!("cause", "nttttn", false, LEAST),
+        Table::DeadLetter => way!("dead_letter", "nn", false, LEAST),
+        Table::Revision => way!("revision", "nnnnttb", true, LEAST, LEAST),
         Table::Template => way!("template", "ttnntt", false, EMPTY, EMPTY, LEAST),
         Table::Blob => way!("blob", "bb", true, NO_BYTES),
         Table::BlobUse => way!("blob_use", "bn", false, NO_BYTES, LEAST),
-        Table::ApiKey => way!("api_key", "ttttbn", false, EMPTY),
+        Table::Doc => way!("doc", "nttnntnnt", true, LEAST, EMPTY, EMPTY),
         Table::Aside => way!("aside", "tb", false, EMPTY),
         Table::Audit => way!("audit", "nnnnbb", true, LEAST),
     }
@@ -538,11 +541,12 @@ impl Target for DatabaseTarget {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let found = link.query(sql!("moving/last_numbers"), Vec::new())?;
         let last = found.first().ok_or_else(unanswered)?;
-        let (queue, claim, command): (i64, i64, i64) =
-            (rows::get(last, 0)?, rows::get(last, 1)?, rows::get(last, 2)?);
+        let (queue, claim, command, turn): (i64, i64, i64, i64) =
+            (rows::get(last, 0)?, rows::get(last, 1)?, rows::get(last, 2)?, rows::get(last, 3)?);
         // No claim is ever numbered as one that was made before, wherever that was.
         let claim = claim.max(number(tip.position));
-        let numbers = vec![number(tip.sequence).into(), queue.into(), claim.into(), command.into()];
+        let numbers =
+            vec![number(tip.sequence).into(), queue.into(), claim.into(), command.into(), turn.into()];
         self.owner.query(sql!("moving/go_on"), numbers)?;
         let mut steps: Vec<Step> = link.begin();
         let end = vec![number(tip.sequence).into(), number(tip.position).into(), tip.hash.as_slice().into()];

@@ -1,9 +1,9 @@
 //! Reading beside the writer, on a connection of its own: a slow reader never holds up a send.
 //!
 //! What a tenant asks for is read under the tenant's row level security, so that a filter somebody forgets shows
-//! nothing rather than somebody else's rows. Only keys, the journal and what belongs to nobody are read as the engine.
+//! nothing rather than somebody else's rows. Only everybody's documents, the journal and what belongs to nobody are read as the engine.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,11 +18,13 @@ use pombo_kernel::time::Time;
 use super::link::{self, Driver, Kind, Link, Row, Target};
 use super::pausing::PAUSED;
 use super::rows::{self, Step, Stored};
-use super::{sql, templates};
+use super::{dead, shelf, sql, templates};
 use crate::audit::{self, Record, Tip, Verified};
 use crate::core::Reading;
+use crate::dead::{Group, Revision};
+use crate::shelf::{Doc, Shelf, Wanted};
 use crate::{
-    ApiKey, Counted, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion,
+    Counted, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion,
 };
 
 /// Audit blocks read at once.
@@ -121,6 +123,10 @@ impl Reader {
         } else if let Some(recipient) = &filter.recipient {
             let hash = hashed(recipient);
             return self.candidates_to(hash, since, before, limit);
+        } else if let Some(cause) = filter.cause {
+            let mut values = bounds();
+            values.push(cause.0.into());
+            (sql!("page_by_cause"), values)
         } else if filter.state == Some(StateName::Failed) {
             (sql!("page_dead"), bounds())
         } else {
@@ -162,10 +168,10 @@ impl Reader {
         Ok(found)
     }
 
-    /// The messages with these keys that are the tenant's, as a list shows them.
-    fn lines(
+    /// Those of the messages with these keys that may be seen, as a list shows them.
+    fn lines_of(
         &mut self,
-        tenant: &Tenant,
+        whose: Whose<'_>,
         keys: &[MessageKey],
         journal: &Journal,
     ) -> Result<HashMap<MessageKey, Line>, StoreError> {
@@ -177,9 +183,9 @@ impl Reader {
             of_keys(sql!("delivery_get")),
             of_keys(sql!("message_get")),
         ];
-        let found = self.read(Whose::Tenant(tenant), asked)?;
+        let found = self.read(whose, asked)?;
         let [steps, failures, words, messages] = found.as_slice() else { return Err(unanswered()) };
-        let mut steps = by_key(steps, 17, rows::step)?;
+        let mut steps = by_key(steps, 18, rows::step)?;
         let mut failures = by_key(failures, 0, |row| rows::parsed::<AttemptFailure>(row, 1))?;
         let mut words = by_key(words, 3, |row| rows::last_word(row, 0))?;
         let line = |row: &Row| {
@@ -257,10 +263,13 @@ impl Reading for Reader {
             Whose::Tenant(tenant).step(),
             (sql!("history_of"), vec![key.0.into()]),
             (sql!("delivery_get"), one()),
+            (sql!("revision_last"), one()),
             (sql!("message_get"), one()),
         ];
         let found = self.read(Whose::Everybodys, asked)?;
-        let [sending, _, steps, words, messages] = found.as_slice() else { return Err(unanswered()) };
+        let [sending, _, steps, words, revisions, messages] = found.as_slice() else {
+            return Err(unanswered());
+        };
         let stored = messages.first().map(rows::stored).transpose()?;
         let mine = |stored: &Stored| stored.message.id == id && stored.message.queue.tenant == *tenant;
         let Some(stored) = stored.filter(mine) else { return Ok(None) };
@@ -268,8 +277,8 @@ impl Reading for Reader {
         let state = state(&stored, steps.last(), &journal(sending)?);
         let word = words.first().map(|row| rows::last_word(row, 0)).transpose()?;
         Ok(Some(Story {
-            version: 1,
-            deeds: Vec::new(),
+            version: dead::version(revisions.first())?,
+            deeds: steps.iter().filter_map(Step::deed).collect(),
             delivery: delivery(&state, word),
             updated_at: stored.updated_at(&state, steps.last()),
             progress: steps.last().map_or(Progress::default(), |step| step.progress),
@@ -296,7 +305,7 @@ impl Reading for Reader {
         loop {
             chunk = chunk.min(PAGE_SCAN - examined);
             let keys = self.candidates(filter, cursor, chunk)?;
-            let mut found = self.lines(&filter.tenant, &keys, &journal)?;
+            let mut found = self.lines_of(Whose::Tenant(&filter.tenant), &keys, &journal)?;
             for key in &keys {
                 cursor = *key;
                 let Some(line) = found.remove(key).filter(|line| filter.matches(line)) else { continue };
@@ -316,29 +325,38 @@ impl Reading for Reader {
         }
     }
 
-    fn lines(&mut self, _: &[MessageId]) -> Result<Vec<Line>, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn lines(&mut self, ids: &[MessageId]) -> Result<Vec<Line>, StoreError> {
+        let journal = journal(&self.one(Whose::Everybodys, (sql!("claim_all"), vec![]))?)?;
+        let keys: BTreeSet<MessageKey> = ids.iter().map(|id| id.key()).collect();
+        let keys: Vec<MessageKey> = keys.into_iter().collect();
+        let mut found = HashMap::new();
+        for some in keys.chunks(LINES_AT_ONCE) {
+            found.extend(self.lines_of(Whose::Everybodys, some, &journal)?);
+        }
+        let line = |id: &MessageId| found.get(&id.key()).filter(|line| line.message.id == *id).cloned();
+        Ok(ids.iter().filter_map(line).collect())
     }
 
-    fn revisions(&mut self, _: &Tenant, _: MessageId) -> Result<Vec<crate::dead::Revision>, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn revisions(&mut self, tenant: &Tenant, id: MessageId) -> Result<Vec<Revision>, StoreError> {
+        let values = vec![id.key().0.into(), id.nonce().into(), tenant.as_str().into()];
+        let found = self.one(Whose::Tenant(tenant), (sql!("revision_of"), values))?;
+        found.iter().map(dead::revision).collect()
     }
 
-    fn groups(&mut self, _: &Tenant, _: usize) -> Result<Vec<crate::dead::Group>, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn groups(&mut self, tenant: &Tenant, limit: usize) -> Result<Vec<Group>, StoreError> {
+        let values = vec![tenant.as_str().into(), counted(limit).into()];
+        let found = self.one(Whose::Tenant(tenant), (sql!("cause_groups"), values))?;
+        found.iter().map(dead::group).collect()
     }
 
-    fn doc(
-        &mut self,
-        _: crate::shelf::Shelf,
-        _: &Tenant,
-        _: &str,
-    ) -> Result<Option<crate::shelf::Doc>, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str) -> Result<Option<Doc>, StoreError> {
+        let found = self.one(Whose::Tenant(tenant), shelf::one(shelf, tenant, id))?;
+        found.first().map(shelf::read).transpose()
     }
 
-    fn docs(&mut self, _: &crate::shelf::Wanted) -> Result<Vec<crate::shelf::Doc>, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn docs(&mut self, wanted: &Wanted) -> Result<Vec<Doc>, StoreError> {
+        let whose = wanted.tenant.as_ref().map_or(Whose::Everybodys, Whose::Tenant);
+        self.one(whose, shelf::some(wanted))?.iter().map(shelf::read).collect()
     }
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {
@@ -398,10 +416,6 @@ impl Reading for Reader {
                 return Ok(Verified { blocks: tip.sequence, records: tip.position, broken: None });
             }
         }
-    }
-
-    fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError> {
-        self.one(Whose::Everybodys, (sql!("key_all"), vec![]))?.iter().map(rows::api_key).collect()
     }
 
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError> {

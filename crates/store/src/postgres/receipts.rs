@@ -99,7 +99,7 @@ impl Postgres {
         }
         for row in steps {
             if let (Some(it), Some(State::Sent { receipt, .. })) =
-                (sent.get_mut(&rows::key(row, 17)?), rows::step(row)?.state())
+                (sent.get_mut(&rows::key(row, 18)?), rows::step(row)?.state())
             {
                 it.provider_id = receipt.provider_id;
             }

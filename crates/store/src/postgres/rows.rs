@@ -19,9 +19,10 @@ use tokio_postgres::types::FromSql;
 use crate::audit::Block as AuditBlock;
 use crate::rows::digest;
 pub(super) use crate::rows::{
-    CANCELLED, EXPIRED, MEMBER, Step, Stored, body, json, keyed_hash, members, push_member,
+    CANCELLED, DISCARDED, EXPIRED, MEMBER, REPROCESSED, Round, Step, Stored, body, json, keyed_hash, members,
+    push_member,
 };
-use crate::{ApiKey, Place, StoreError};
+use crate::{Place, StoreError};
 
 /// What stands before the character that stands for another.
 const ESCAPE: char = '\u{1}';
@@ -43,7 +44,7 @@ pub(super) fn unescaped(text: String) -> String {
 }
 
 /// A value in a row that cannot be: the table is not what we wrote.
-fn broken(row: &Row, column: usize, what: impl std::fmt::Display) -> StoreError {
+pub(super) fn broken(row: &Row, column: usize, what: impl std::fmt::Display) -> StoreError {
     let name = row.columns().get(column).map_or("no such column", |column| column.name());
     StoreError::Broken(format!("a row has a bad value: {name}: {what}"))
 }
@@ -152,7 +153,7 @@ pub(super) fn step(row: &Row) -> Result<Step, StoreError> {
         outcome: number::<i16, u8>(row, 1)?,
         number: number::<i16, u16>(row, 3)?,
         progress: Progress {
-            keyed: 0,
+            keyed: number::<i16, u16>(row, 17)?,
             round: number::<i16, u16>(row, 2)?,
             attempts: number::<i16, u16>(row, 4)?,
             crashes: number::<i16, u16>(row, 5)?,
@@ -187,18 +188,6 @@ pub(super) fn block(row: &Row) -> Result<(Place, Block, Option<i64>), StoreError
     let place = Place { channel: name(row, 0)?, destination: some_text(row, 1)?.map(Arc::from) };
     let block = parsed(row, 2)?.ok_or_else(|| broken(row, 2, "no block"))?;
     Ok((place, block, get(row, 3)?))
-}
-
-/// A key: id, tenant, role, label, digest, created_at.
-pub(super) fn api_key(row: &Row) -> Result<ApiKey, StoreError> {
-    Ok(ApiKey {
-        id: text(row, 0)?,
-        tenant: name(row, 1)?,
-        role: text(row, 2)?,
-        label: text(row, 3)?,
-        digest: bytes(row, 4)?,
-        created_at: time(row, 5)?,
-    })
 }
 
 /// A sealed block of the audit chain: sequence, position, at, count, hash, entries. A hash of another length is one

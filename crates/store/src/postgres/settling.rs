@@ -12,7 +12,7 @@ use pombo_kernel::time::Time;
 use super::link::Value;
 use super::writes::Row;
 use super::{Postgres, rows, sql};
-use crate::board::{Held, QueueId, rank, rank_of};
+use crate::board::{Held, QueueId, rank_of};
 use crate::claiming::Claiming as _;
 use crate::rows::{Ending, Stored};
 use crate::traffic::places;
@@ -21,29 +21,52 @@ use crate::walls::Walls as _;
 use crate::{Cancelled, Claimed, Counted, NodeId, Settled, Settlement, StoreError};
 
 /// A message that is not being sent, as far as is known, and where it waits if so.
-struct Waiting {
-    stored: Stored,
-    progress: Progress,
-    due: Time,
+pub(super) struct Waiting {
+    pub(super) stored: Stored,
+    pub(super) progress: Progress,
+    pub(super) due: Time,
     /// It has ended.
-    over: bool,
+    pub(super) over: bool,
+    /// Why, if it failed.
+    pub(super) reason: Option<FailureReason>,
+}
+
+/// How often a message is looked for that others move meanwhile.
+const TAKE_TRIES: usize = 20;
+
+/// Where a message waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stood {
+    InQueue,
+    /// Behind another of its order.
+    Behind,
 }
 
 impl Waiting {
-    fn key(&self) -> MessageKey {
+    pub(super) fn key(&self) -> MessageKey {
         self.stored.message.id.key()
+    }
+
+    pub(super) fn is(&self, tenant: &Tenant, id: MessageId) -> bool {
+        self.stored.message.id == id && self.stored.message.queue.tenant == *tenant
     }
 
     fn rank(&self) -> i16 {
         i16::try_from(rank_of(self.stored.message.priority, self.progress.steps)).unwrap_or(i16::MAX)
     }
 
-    fn order(&self) -> Option<Vec<u8>> {
+    pub(super) fn order(&self) -> Option<Vec<u8>> {
         order_of(&self.stored.message)
     }
 
+    /// The same, for those who ask of many.
+    pub(super) fn places(&self) -> Vec<Value> {
+        let due = vec![self.due.millis()];
+        vec![vec![self.stored.queue].into(), vec![self.rank()].into(), due.into(), vec![self.key().0].into()]
+    }
+
     /// Its row in `ready`.
-    fn place(&self) -> Vec<Value> {
+    pub(super) fn place(&self) -> Vec<Value> {
         let due = self.due.millis();
         vec![self.stored.queue.into(), self.rank().into(), due.into(), self.key().0.into()]
     }
@@ -58,7 +81,7 @@ pub(super) enum Taken {
     Busy,
 }
 
-fn order_of(message: &Message) -> Option<Vec<u8>> {
+pub(super) fn order_of(message: &Message) -> Option<Vec<u8>> {
     Some(rows::order_digest(&message.queue.tenant, message.ordering_key.as_deref()?))
 }
 
@@ -116,7 +139,10 @@ impl Postgres {
                         self.expect_reports(&message, receipt, now);
                     }
                 }
-                Next::Failed(_) => self.tally(&message.queue, Counted::Failed),
+                Next::Failed(reason) => {
+                    self.tally(&message.queue, Counted::Failed);
+                    self.add_letter(&message, *reason, attempt.failure.as_ref(), now)?;
+                }
                 Next::Retry { .. } => self.tally(&message.queue, Counted::Retries),
                 Next::Held { .. } => {}
             }
@@ -163,13 +189,16 @@ impl Postgres {
         for waiting in self.find_waiting(next)? {
             let message = &waiting.stored.message;
             let queue = self.queue_id(message)?;
-            self.put_ready(queue, rank(message.priority), waiting.stored.due, waiting.key(), 0, now);
+            // One that was reprocessed has been tried before.
+            let steps = waiting.progress.steps;
+            let rank = rank_of(message.priority, steps);
+            self.put_ready(queue, rank, waiting.due, waiting.key(), steps, now);
         }
         Ok(())
     }
 
     /// Messages by their keys, in that order, and where each would wait.
-    fn find_waiting(&mut self, keys: Vec<i64>) -> Result<Vec<Waiting>, StoreError> {
+    pub(super) fn find_waiting(&mut self, keys: Vec<i64>) -> Result<Vec<Waiting>, StoreError> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -181,7 +210,7 @@ impl Postgres {
                 None => (Progress::default(), None, None),
                 Some(seq) => {
                     let progress = Progress {
-                        keyed: 0,
+                        keyed: rows::number::<i16, u16>(row, 24)?,
                         round: rows::number::<i16, u16>(row, 19)?,
                         attempts: rows::number::<i16, u16>(row, 20)?,
                         crashes: rows::number::<i16, u16>(row, 21)?,
@@ -193,7 +222,9 @@ impl Postgres {
             };
             let due = next_due.unwrap_or(stored.due);
             let over = outcome.is_some() && next_due.is_none();
-            found.insert(stored.message.id.key(), Waiting { stored, progress, due, over });
+            let reason = rows::get::<Option<i16>>(row, 25)?.and_then(|code| u8::try_from(code).ok());
+            let reason = reason.and_then(FailureReason::from_code);
+            found.insert(stored.message.id.key(), Waiting { stored, progress, due, over, reason });
         }
         Ok(keys.into_iter().filter_map(|key| found.remove(&MessageKey(key))).collect())
     }
@@ -207,24 +238,40 @@ impl Postgres {
     ) -> Result<Cancelled, StoreError> {
         self.flush(now)?;
         let Some(waiting) = self.find_own(tenant, id)? else { return Ok(Cancelled::NotFound) };
-        // Its order first, so that its turn does not come meanwhile.
-        if let Some(digest) = waiting.order() {
-            self.lock_orders(&[digest])?;
-        }
-        // What was read may be old by now: whoever took it meanwhile has committed, or gives it back to us.
-        let Some(waiting) = self.find_own(tenant, id)? else { return Ok(Cancelled::NotFound) };
-        if waiting.over {
+        let Some((waiting, _)) = self.take_out(&waiting)? else {
             return Ok(Cancelled::TooLate(self.ending(id)?));
-        }
-        let taken = !self.ask_one(sql!("ready_wait"), waiting.place())?.is_empty();
-        if !taken && !self.waits_in_order(std::slice::from_ref(&waiting))?.contains(&id.key()) {
-            return Ok(Cancelled::TooLate(self.ending(id)?));
-        }
-        self.end_waiting(&waiting, &Ending::Cancelled(by.clone()), now);
+        };
+        self.end_waiting(&waiting, &Ending::Cancelled(by.clone()), now)?;
         self.record(transition::cancelled(&waiting.stored.message, by, now));
         self.tally(&waiting.stored.message.queue, Counted::Cancelled);
         self.finish(std::iter::once(&waiting.stored.message), now)?;
         Ok(Cancelled::Done)
+    }
+
+    /// Takes a message out of where it waits, if it does, so that nobody else has it before the commit.
+    pub(super) fn take_out(&mut self, waiting: &Waiting) -> Result<Option<(Waiting, Stood)>, StoreError> {
+        // Its order first, so that its turn does not come meanwhile.
+        if let Some(digest) = waiting.order() {
+            self.lock_orders(&[digest])?;
+        }
+        let key = waiting.key();
+        for _ in 0..TAKE_TRIES {
+            // What was read may be old by now: whoever took it meanwhile has committed, or gives it back to us.
+            let found = self.find_waiting(vec![key.0])?.pop().filter(|waiting| !waiting.over);
+            let Some(waiting) = found else { return Ok(None) };
+            if !self.ask_one(sql!("ready_wait"), waiting.place())?.is_empty() {
+                return Ok(Some((waiting, Stood::InQueue)));
+            }
+            if self.waits_in_order(std::slice::from_ref(&waiting))?.contains(&key) {
+                return Ok(Some((waiting, Stood::Behind)));
+            }
+            // It is being sent, unless whoever took it has put it back, or elsewhere.
+            let Some(now) = self.find_waiting(vec![key.0])?.pop() else { return Ok(None) };
+            if self.ask_one(sql!("ready_see"), now.places())?.is_empty() {
+                return Ok(None);
+            }
+        }
+        Err(StoreError::Again("others keep moving a message".into()))
     }
 
     /// Claims this very message, whatever else waits, if it waits and its turn has come.
@@ -250,20 +297,20 @@ impl Postgres {
         Ok(self.hold(claim, vec![(held, None)], now)?.pop().map_or(Taken::Busy, Taken::Claimed))
     }
 
-    fn find_own(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Waiting>, StoreError> {
+    pub(super) fn find_own(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Waiting>, StoreError> {
         let found = self.find_waiting(vec![id.key().0])?.pop();
-        Ok(found.filter(|it| it.stored.message.id == id && it.stored.message.queue.tenant == *tenant))
+        Ok(found.filter(|it| it.is(tenant, id)))
     }
 
     /// The state of a message that does not wait.
-    fn ending(&mut self, id: MessageId) -> Result<StateName, StoreError> {
+    pub(super) fn ending(&mut self, id: MessageId) -> Result<StateName, StoreError> {
         let last = self.ask_one(sql!("history_last"), vec![vec![id.key().0].into()])?;
         let step = last.first().map(rows::step).transpose()?;
         Ok(step.and_then(|step| step.ending()).unwrap_or(StateName::Sending))
     }
 
     /// Those of them that stand behind another of their order.
-    fn waits_in_order(&mut self, some: &[Waiting]) -> Result<HashSet<MessageKey>, StoreError> {
+    pub(super) fn waits_in_order(&mut self, some: &[Waiting]) -> Result<HashSet<MessageKey>, StoreError> {
         let (mut digests, mut keys): (Vec<Vec<u8>>, Vec<i64>) = (Vec::new(), Vec::new());
         for waiting in some {
             if let Some(digest) = waiting.order() {
@@ -279,29 +326,20 @@ impl Postgres {
     }
 
     /// Ends a message that waited, without an attempt.
-    fn end_waiting(&mut self, waiting: &Waiting, ending: &Ending, now: Time) {
-        let (outcome, reason, actor) = match ending {
-            Ending::Cancelled(by) => (rows::CANCELLED, None, Some(by.0.as_str())),
-            Ending::Expired => (rows::EXPIRED, Some(FailureReason::Expired), None),
-        };
-        self.writes.history(&Row {
-            key: waiting.key(),
-            tenant: &waiting.stored.message.queue.tenant,
-            seq: waiting.progress.steps,
-            outcome,
-            number: 0,
-            progress: waiting.progress,
-            started_at: now,
-            finished_at: now,
-            reason,
-            next_due: None,
-            delay: None,
-            failure: None,
-            receipt: None,
-            explanation: None,
-            policy: None,
-            actor,
-        });
+    fn end_waiting(&mut self, waiting: &Waiting, ending: &Ending, now: Time) -> Result<(), StoreError> {
+        let message = &waiting.stored.message;
+        match ending {
+            Ending::Cancelled(by) => {
+                let row = Row::of(message, rows::CANCELLED, waiting.progress, now);
+                self.writes.history(&Row { actor: Some(by.0.as_str()), ..row });
+                Ok(())
+            }
+            Ending::Expired => {
+                let row = Row::of(message, rows::EXPIRED, waiting.progress, now);
+                self.writes.history(&Row { reason: Some(FailureReason::Expired), ..row });
+                self.add_letter(message, FailureReason::Expired, None, now)
+            }
+        }
     }
 
     pub(super) fn expire_some(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
@@ -350,7 +388,7 @@ impl Postgres {
         for waiting in some {
             let key = waiting.key();
             if !waiting.over && (taken.contains(&key) || behind.contains(&key)) {
-                self.end_waiting(&waiting, &Ending::Expired, now);
+                self.end_waiting(&waiting, &Ending::Expired, now)?;
                 self.record(transition::expired(&waiting.stored.message, now));
                 self.tally(&waiting.stored.message.queue, Counted::Failed);
                 ended.push(waiting.stored.message);

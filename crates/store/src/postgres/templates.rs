@@ -1,4 +1,4 @@
-//! Templates, keys, and the attachments of messages.
+//! Templates, and the attachments of messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use pombo_kernel::time::Time;
 
 use super::link::{Row, Step};
 use super::{Postgres, rows, sql};
-use crate::{ApiKey, Put, Repeat, StoreError, TemplateVersion, transition};
+use crate::{Put, Repeat, StoreError, TemplateVersion, transition};
 
 impl Postgres {
     /// Two nodes that put the same template at the same moment go one after the other, so that versions have no gaps
@@ -47,22 +47,6 @@ impl Postgres {
         let stored =
             TemplateVersion { name: name.clone(), version, template, created_at: now, by: by.clone() };
         Ok(Put { stored, repeat: Repeat::First })
-    }
-
-    pub(super) fn add_one_key(&mut self, key: &ApiKey, now: Time) -> Result<(), StoreError> {
-        self.begin()?;
-        let values = vec![
-            rows::escaped(&key.id).into(),
-            key.tenant.as_str().into(),
-            rows::escaped(&key.role).into(),
-            rows::escaped(&key.label).into(),
-            key.digest.as_slice().into(),
-            key.created_at.millis().into(),
-        ];
-        if !self.link().query(sql!("key_insert"), values)?.is_empty() {
-            self.record(transition::key_added(key, now));
-        }
-        Ok(())
     }
 
     /// Stores the attachments of messages that are being accepted. Those that are there already do not travel again.

@@ -1,15 +1,16 @@
 //! What a group writes, gathered so that each table is told once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use pombo_kernel::id::MessageKey;
-use pombo_kernel::message::{ClaimId, Draft, FailureReason, Message, Progress};
+use pombo_kernel::message::{ClaimId, Draft, FailureReason, Message, Progress, QueueName};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::time::{Span, Time};
 
 use super::link::Step;
 use super::{rows, sql};
 use crate::board::QueueId;
+use crate::dead::Cause;
 use crate::{NodeId, StoreError};
 
 #[derive(Debug, Default)]
@@ -25,6 +26,9 @@ pub(super) struct Writes {
     pub(super) void_deadlines: Pairs,
     pub(super) ordered: Ordered,
     pub(super) receipts: Receipts,
+    pub(super) letters: Letters,
+    /// Causes of those letters, by their ids: tenant, channel, category, text.
+    pub(super) causes: BTreeMap<i64, [String; 4]>,
 }
 
 /// A row of `history`.
@@ -45,6 +49,30 @@ pub(super) struct Row<'a> {
     pub(super) explanation: Option<&'a str>,
     pub(super) policy: Option<&'a str>,
     pub(super) actor: Option<&'a str>,
+}
+
+impl<'a> Row<'a> {
+    /// What happens now to a message that has come so far, without an attempt.
+    pub(super) fn of(message: &'a Message, outcome: u8, progress: Progress, now: Time) -> Row<'a> {
+        Row {
+            key: message.id.key(),
+            tenant: &message.queue.tenant,
+            seq: progress.steps,
+            outcome,
+            number: 0,
+            progress,
+            started_at: now,
+            finished_at: now,
+            reason: None,
+            next_due: None,
+            delay: None,
+            failure: None,
+            receipt: None,
+            explanation: None,
+            policy: None,
+            actor: None,
+        }
+    }
 }
 
 /// Columns of one table. Taking them leaves none behind.
@@ -82,12 +110,13 @@ columns!(History, "history_insert", key {
     key: i64, started_at: i64, finished_at: i64, next_due: Option<i64>, delay: Option<i64>, seq: i32,
     outcome: i16, round: i16, number: i16, attempts: i16, crashes: i16, reason: Option<i16>, doubtful: bool,
     tenant: String, failure: Option<String>, receipt: Option<String>, explanation: Option<String>,
-    policy: Option<String>, actor: Option<String>,
+    policy: Option<String>, actor: Option<String>, keyed: i16, reprocessed_by: Option<String>,
 });
 columns!(Ready, "ready_insert", key { queue: i64, rank: i16, due: i64, key: i64, steps: i32 });
 columns!(Claims, "claim_insert", id { id: i64, node: i64, at: i64, members: Vec<u8>, });
 columns!(Pairs, "expiry_insert", at { at: i64, key: i64 });
 columns!(Receipts, "receipt_put", key { slice: i64, hash: i64, key: i64 });
+columns!(Letters, "dead_insert", key { key: i64, cause: i64, tenant: String });
 columns!(Ordered, "ordered_insert", key { digest: Vec<u8>, key: i64, active: bool, });
 
 /// Numbers that PostgreSQL has only with a sign. Those beyond are cut: none of ours come near.
@@ -149,7 +178,10 @@ impl Writes {
         into.receipt.push(row.receipt.clone());
         into.explanation.push(text(row.explanation));
         into.policy.push(text(row.policy));
-        into.actor.push(text(row.actor));
+        let reprocessed_by = row.actor.filter(|_| row.outcome == rows::REPROCESSED);
+        into.actor.push(text(row.actor.filter(|_| reprocessed_by.is_none())));
+        into.keyed.push(small(row.progress.keyed));
+        into.reprocessed_by.push(text(reprocessed_by));
     }
 
     pub(super) fn ready(&mut self, queue: QueueId, rank: i64, due: Time, key: MessageKey, steps: u32) {
@@ -193,6 +225,13 @@ impl Writes {
         self.receipts.key.push(key.0);
     }
 
+    pub(super) fn letter(&mut self, key: MessageKey, queue: &QueueName, cause: &Cause) {
+        self.letters.key.push(key.0);
+        self.letters.cause.push(cause.id.0);
+        self.letters.tenant.push(queue.tenant.as_str().to_owned());
+        self.causes.entry(cause.id.0).or_insert_with(|| cause_row(queue, cause));
+    }
+
     /// Whether rows name the audit row that they belong to.
     pub(super) fn names_batch(&self) -> bool {
         !self.messages.is_empty() || !self.history.is_empty()
@@ -225,6 +264,25 @@ impl Writes {
         self.deadlines.insert(&mut steps);
         self.ordered.insert(&mut steps);
         self.receipts.insert(&mut steps);
+        self.letters.insert(&mut steps);
+        steps.extend(causes(std::mem::take(&mut self.causes)));
         steps
     }
+}
+
+/// What is known of a cause: tenant, channel, category, text.
+pub(super) fn cause_row(queue: &QueueName, cause: &Cause) -> [String; 4] {
+    let (category, text) = (rows::escaped(&cause.category), rows::escaped(&cause.text));
+    [queue.tenant.as_str().to_owned(), queue.channel.as_str().to_owned(), category, text]
+}
+
+/// The statement that makes these causes known.
+pub(super) fn causes(some: BTreeMap<i64, [String; 4]>) -> Option<Step> {
+    let (mut ids, mut columns) = (Vec::new(), [const { Vec::new() }; 4]);
+    for (id, texts) in some {
+        ids.push(id);
+        columns.iter_mut().zip(texts).for_each(|(column, text)| column.push(text));
+    }
+    let [tenants, channels, categories, texts] = columns.map(Into::into);
+    (!ids.is_empty()).then(|| (sql!("cause_put"), vec![ids.into(), tenants, channels, categories, texts]))
 }

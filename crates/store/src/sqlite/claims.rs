@@ -210,11 +210,13 @@ impl Sqlite {
                     continue;
                 }
                 let Some(stored) = rows::stored(&self.file.db, key)? else { continue };
-                let place = params![stored.queue, rank(stored.message.priority), due.millis(), key.0];
+                let last = self.one(sql!("history_last"), [key.0], rows::step)?;
+                // Given back, and perhaps due at another time since.
+                let waits = last.as_ref().and_then(|step| step.next_due).unwrap_or(stored.due);
+                let place = params![stored.queue, rank(stored.message.priority), waits.millis(), key.0];
                 if self.one(sql!("ready_has"), place, |_| Ok(()))?.is_some() {
                     continue;
                 }
-                let last = self.one(sql!("history_last"), [key.0], rows::step)?;
                 let progress = last.map_or(Progress { steps, ..Progress::default() }, |step| step.progress);
                 let message = Arc::new(stored.message);
                 let held = Held { claim, node, at, due, message, progress, probes: Vec::new() };

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi, params};
 
-use super::sql;
+use super::{dead, sql};
 use crate::StoreError;
 
 /// Each entry brings the schema from its index to the next number.
-const MIGRATIONS: [&str; 3] = [sql!("migrations/0001"), sql!("migrations/0002"), sql!("migrations/0003")];
+const MIGRATIONS: [&str; 4] =
+    [sql!("migrations/0001"), sql!("migrations/0002"), sql!("migrations/0003"), sql!("migrations/0004")];
 
 /// The schema that this version works with.
-pub(super) const SCHEMA: u32 = 3;
+pub(super) const SCHEMA: u32 = 4;
 const _: () = assert!(SCHEMA as usize == MIGRATIONS.len());
 
 /// The file's name in its folder.
@@ -181,6 +182,7 @@ fn migrate(db: &mut Connection, fresh_secret: &[u8; 32]) -> Result<(), StoreErro
     for migration in &MIGRATIONS[version..] {
         txn.execute_batch(migration)?;
     }
+    dead::sort_unsorted(&txn)?;
     txn.pragma_update(None, "user_version", u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX))?;
     txn.pragma_update(None, "application_id", APPLICATION_ID)?;
     txn.execute(sql!("meta_first"), params!["secret", fresh_secret.as_slice()])?;

@@ -68,10 +68,13 @@ fn way(table: Table) -> Way {
         Table::Tally => way!("tally", LEAST, EMPTY, EMPTY, LEAST),
         Table::Receipt => way!("receipt", LEAST, LEAST),
         Table::Delivery => way!("delivery", LEAST),
+        Table::Cause => way!("cause", LEAST),
+        Table::DeadLetter => way!("dead_letter", LEAST),
+        Table::Revision => way!("revision", LEAST, LEAST),
         Table::Template => way!("template", EMPTY, EMPTY, LEAST),
         Table::Blob => way!("blob", LEAST),
         Table::BlobUse => way!("blob_use", NO_BYTES, LEAST),
-        Table::ApiKey => way!("api_key", EMPTY),
+        Table::Doc => way!("doc", LEAST, EMPTY, EMPTY),
         Table::Aside => way!("aside", EMPTY),
         Table::Audit => way!("audit", LEAST),
     }
@@ -195,9 +198,10 @@ pub(super) fn open_claims(db: &Connection) -> Result<Vec<Row>, StoreError> {
     let journal = rows::journal(db)?;
     let mut holder = HashMap::new();
     for (claim, _, _, list) in &journal {
-        for (key, due, steps) in members(list) {
+        for (key, _, steps) in members(list) {
             let settled = db.prepare_cached(sql!("history_has"))?.exists(params![key.0, steps])?;
             let Some(stored) = rows::stored(db, key)?.filter(|_| !settled) else { continue };
+            let due = rows::last_step(db, key)?.and_then(|step| step.next_due).unwrap_or(stored.due);
             let place = params![stored.queue, rank(stored.message.priority), due.millis(), key.0];
             if !db.prepare_cached(sql!("ready_has"))?.exists(place)? {
                 holder.insert(key, *claim);

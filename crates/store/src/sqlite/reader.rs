@@ -13,12 +13,14 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::rows::{self, Step, Stored};
-use super::{keyed_hash, moving, sql, templates};
+use super::{dead, keyed_hash, moving, shelf, sql, templates};
 use crate::audit::{self, Record, Tip, Verified};
 use crate::board::rank;
 use crate::core::Reading;
+use crate::dead::{Group, Revision};
+use crate::shelf::{Doc, Shelf, Wanted};
 use crate::{
-    ApiKey, Counted, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion,
+    Counted, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion,
 };
 
 /// Audit blocks checked in one read.
@@ -134,6 +136,8 @@ impl Reader {
                 keys.extend(read(sql!("page_by_recipient"), &[&before.0, &since.0, &left, &hash, &slice])?);
             }
             keys
+        } else if let Some(cause) = filter.cause {
+            read(sql!("page_by_cause"), &[&before.0, &since.0, &most, &cause.0])?
         } else if filter.state == Some(StateName::Failed) {
             read(sql!("page_dead"), &[&before.0, &since.0, &most])?
         } else {
@@ -158,8 +162,8 @@ impl Reading for Reader {
             let steps = rows::history(&reader.db, id.key())?;
             let state = reader.state(&stored, steps.last())?;
             Ok(Some(Story {
-                version: 1,
-                deeds: Vec::new(),
+                version: dead::version(&reader.db, id.key())?,
+                deeds: steps.iter().filter_map(Step::deed).collect(),
                 delivery: reader.delivery(id.key(), &state)?,
                 updated_at: stored.updated_at(&state, steps.last()),
                 progress: steps.last().map_or(Progress::default(), |step| step.progress),
@@ -203,29 +207,29 @@ impl Reading for Reader {
         })
     }
 
-    fn lines(&mut self, _: &[MessageId]) -> Result<Vec<Line>, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn lines(&mut self, ids: &[MessageId]) -> Result<Vec<Line>, StoreError> {
+        self.at_once(|reader| {
+            let found = |id: &MessageId| {
+                Ok::<_, StoreError>(reader.line(id.key())?.filter(|line| line.message.id == *id))
+            };
+            ids.iter().filter_map(|id| found(id).transpose()).collect()
+        })
     }
 
-    fn revisions(&mut self, _: &Tenant, _: MessageId) -> Result<Vec<crate::dead::Revision>, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn revisions(&mut self, tenant: &Tenant, id: MessageId) -> Result<Vec<Revision>, StoreError> {
+        dead::revisions(&self.db, tenant, id)
     }
 
-    fn groups(&mut self, _: &Tenant, _: usize) -> Result<Vec<crate::dead::Group>, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn groups(&mut self, tenant: &Tenant, limit: usize) -> Result<Vec<Group>, StoreError> {
+        self.at_once(|reader| dead::groups(&reader.db, tenant, limit))
     }
 
-    fn doc(
-        &mut self,
-        _: crate::shelf::Shelf,
-        _: &Tenant,
-        _: &str,
-    ) -> Result<Option<crate::shelf::Doc>, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str) -> Result<Option<Doc>, StoreError> {
+        shelf::one(&self.db, shelf, tenant, id)
     }
 
-    fn docs(&mut self, _: &crate::shelf::Wanted) -> Result<Vec<crate::shelf::Doc>, StoreError> {
-        Err(StoreError::Unavailable("not there yet".into()))
+    fn docs(&mut self, wanted: &Wanted) -> Result<Vec<Doc>, StoreError> {
+        shelf::some(&self.db, wanted)
     }
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {
@@ -284,10 +288,6 @@ impl Reading for Reader {
                 return Ok(Verified { blocks: tip.sequence, records: tip.position, broken: None });
             }
         }
-    }
-
-    fn keys(&mut self) -> Result<Vec<ApiKey>, StoreError> {
-        rows::keys(&self.db)
     }
 
     fn paused(&mut self) -> Result<Option<Pause>, StoreError> {

@@ -15,12 +15,13 @@ use super::sql;
 use crate::audit::{Block as AuditBlock, Tip};
 use crate::board::QueueId;
 pub(super) use crate::rows::{
-    CANCELLED, EXPIRED, Ending, MEMBER, Step, Stored, body, json, members, push_member,
+    CANCELLED, DISCARDED, EXPIRED, Ending, MEMBER, REPROCESSED, Round, Step, Stored, body, json, members,
+    push_member,
 };
-use crate::{ApiKey, NodeId, Place, StoreError};
+use crate::{NodeId, Place, StoreError};
 
 /// A value in a row that cannot be: the file is not what we wrote.
-fn broken(column: usize, what: impl std::fmt::Display) -> rusqlite::Error {
+pub(super) fn broken(column: usize, what: impl std::fmt::Display) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, what.to_string().into())
 }
 
@@ -100,7 +101,7 @@ pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<Step> {
         outcome: row.get(1)?,
         number: row.get(3)?,
         progress: Progress {
-            keyed: 0,
+            keyed: row.get(17)?,
             round: row.get(2)?,
             attempts: row.get(4)?,
             crashes: row.get(5)?,
@@ -158,20 +159,6 @@ pub(super) fn blocks(db: &Connection) -> Result<Vec<(Place, Block)>, StoreError>
         let destination = Some(destination).filter(|text| !text.is_empty()).map(Arc::from);
         let block = parsed(row, 2)?.ok_or_else(|| broken(2, "no block"))?;
         Ok((Place { channel: name(row, 0)?, destination }, block))
-    })
-}
-
-pub(super) fn keys(db: &Connection) -> Result<Vec<ApiKey>, StoreError> {
-    all(db, sql!("key_all"), [], |row| {
-        let digest: Vec<u8> = row.get(4)?;
-        Ok(ApiKey {
-            id: row.get(0)?,
-            tenant: name(row, 1)?,
-            role: row.get(2)?,
-            label: row.get(3)?,
-            digest: digest.try_into().map_err(|_| broken(4, "digest"))?,
-            created_at: time(row, 5)?,
-        })
     })
 }
 

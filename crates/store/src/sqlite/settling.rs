@@ -2,43 +2,96 @@
 
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle::{self, Next};
-use pombo_kernel::message::{Actor, FailureReason, Message, Progress};
+use pombo_kernel::message::{Actor, FailureReason, Message, Progress, StateName};
 use pombo_kernel::name::Tenant;
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
 use pombo_kernel::time::{Span, Time};
 use rusqlite::params;
 
-use super::rows::{Ending, Stored};
+use super::rows::{Ending, Step, Stored};
 use super::{Order, Sqlite, rows, sql};
-use crate::board::rank;
+use crate::board::{rank, rank_of};
 use crate::traffic::places;
 use crate::transition;
 use crate::walls::Walls;
 use crate::{Cancelled, Counted, Settled, Settlement, StoreError};
 
 /// A row of `history`, to be written.
-struct Row<'a> {
-    key: MessageKey,
-    seq: u32,
-    outcome: u8,
-    number: u16,
-    progress: Progress,
-    started_at: Time,
-    finished_at: Time,
-    reason: Option<FailureReason>,
-    next_due: Option<Time>,
-    delay: Option<Span>,
-    failure: Option<String>,
-    receipt: Option<String>,
-    explanation: Option<&'a str>,
-    policy: Option<&'a str>,
-    actor: Option<&'a str>,
+pub(super) struct Row<'a> {
+    pub(super) key: MessageKey,
+    pub(super) seq: u32,
+    pub(super) outcome: u8,
+    pub(super) number: u16,
+    pub(super) progress: Progress,
+    pub(super) started_at: Time,
+    pub(super) finished_at: Time,
+    pub(super) reason: Option<FailureReason>,
+    pub(super) next_due: Option<Time>,
+    pub(super) delay: Option<Span>,
+    pub(super) failure: Option<String>,
+    pub(super) receipt: Option<String>,
+    pub(super) explanation: Option<&'a str>,
+    pub(super) policy: Option<&'a str>,
+    pub(super) actor: Option<&'a str>,
+}
+
+impl Row<'_> {
+    /// What happens now to a message that has come so far, without an attempt.
+    pub(super) fn of(key: MessageKey, outcome: u8, progress: Progress, now: Time) -> Row<'static> {
+        Row {
+            key,
+            seq: progress.steps,
+            outcome,
+            number: 0,
+            progress,
+            started_at: now,
+            finished_at: now,
+            reason: None,
+            next_due: None,
+            delay: None,
+            failure: None,
+            receipt: None,
+            explanation: None,
+            policy: None,
+            actor: None,
+        }
+    }
+}
+
+/// A message, the last that happened to it, and where it stands.
+pub(super) struct Found {
+    pub(super) stored: Stored,
+    pub(super) last: Option<Step>,
+    pub(super) state: StateName,
+}
+
+impl Found {
+    pub(super) fn progress(&self) -> Progress {
+        self.last.as_ref().map_or(Progress::default(), |step| step.progress)
+    }
+
+    /// When it is due, if it waits.
+    pub(super) fn due(&self) -> Time {
+        self.last.as_ref().and_then(|step| step.next_due).unwrap_or(self.stored.due)
+    }
 }
 
 impl Sqlite {
-    fn append(&mut self, row: &Row<'_>) -> Result<(), StoreError> {
+    /// The message, if it is the tenant's.
+    pub(super) fn find(&self, tenant: &Tenant, id: MessageId) -> Result<Option<Found>, StoreError> {
+        let stored = rows::stored(&self.file.db, id.key())?
+            .filter(|stored| stored.message.id == id && stored.message.queue.tenant == *tenant);
+        let Some(stored) = stored else { return Ok(None) };
+        let last = rows::last_step(&self.file.db, id.key())?;
+        let waits_or_ended = last.as_ref().and_then(Step::ending).unwrap_or(StateName::Pending);
+        let state = if self.claims.holds(id.key()) { StateName::Sending } else { waits_or_ended };
+        Ok(Some(Found { stored, last, state }))
+    }
+
+    pub(super) fn append(&mut self, row: &Row<'_>) -> Result<(), StoreError> {
         let block = self.block_number();
+        let reprocessed_by = row.actor.filter(|_| row.outcome == rows::REPROCESSED);
         self.write(
             sql!("history_insert"),
             params![
@@ -58,9 +111,11 @@ impl Sqlite {
                 row.receipt,
                 row.explanation,
                 row.policy,
-                row.actor,
+                row.actor.filter(|_| reprocessed_by.is_none()),
                 block,
                 row.progress.doubtful,
+                row.progress.keyed,
+                reprocessed_by,
             ],
         )?;
         Ok(())
@@ -109,7 +164,10 @@ impl Sqlite {
                     self.expect_reports(&message, receipt)?;
                 }
             }
-            Next::Failed(_) => self.tally(&message.queue, Counted::Failed),
+            Next::Failed(reason) => {
+                self.tally(&message.queue, Counted::Failed);
+                self.add_letter(&message, *reason, attempt.failure.as_ref())?;
+            }
             Next::Retry { .. } => self.tally(&message.queue, Counted::Retries),
             Next::Held { .. } => {}
         }
@@ -135,9 +193,11 @@ impl Sqlite {
     pub(super) fn enter_order(&mut self, message: &Message) -> Result<Order, StoreError> {
         let Some(ordering_key) = &message.ordering_key else { return Ok(Order::Goes) };
         let tenant = message.queue.tenant.as_str();
-        let first = self.one(sql!("ordered_any"), params![tenant, ordering_key], |_| Ok(()))?.is_none();
-        self.write(sql!("ordered_insert"), params![tenant, ordering_key, message.id.key().0, first])?;
-        Ok(if first { Order::Goes } else { Order::Waits })
+        let last: Option<i64> =
+            self.one(sql!("ordered_last"), params![tenant, ordering_key], |row| row.get(0))?;
+        let place = params![tenant, ordering_key, message.id.key().0, last.is_none(), last.unwrap_or(0) + 1];
+        self.write(sql!("ordered_insert"), place)?;
+        Ok(if last.is_none() { Order::Goes } else { Order::Waits })
     }
 
     fn leave_order(&mut self, message: &Message, now: Time) -> Result<(), StoreError> {
@@ -154,7 +214,11 @@ impl Sqlite {
         let Some(next) = next.map(MessageKey) else { return Ok(()) };
         self.write(sql!("ordered_activate"), params![tenant.as_str(), ordering_key, next.0])?;
         let stored = self.must_find(next)?;
-        self.put_ready(stored.queue, rank(stored.message.priority), stored.due, next, 0, now)
+        // One that was reprocessed has been tried before.
+        let last = rows::last_step(&self.file.db, next)?;
+        let steps = last.as_ref().map_or(0, |step| step.progress.steps);
+        let due = last.and_then(|step| step.next_due).unwrap_or(stored.due);
+        self.put_ready(stored.queue, rank_of(stored.message.priority, steps), due, next, steps, now)
     }
 
     fn must_find(&self, key: MessageKey) -> Result<Stored, StoreError> {
@@ -170,18 +234,11 @@ impl Sqlite {
         now: Time,
     ) -> Result<Cancelled, StoreError> {
         self.store_fresh(now)?;
-        let found = rows::stored(&self.file.db, id.key())?
-            .filter(|stored| stored.message.id == id && stored.message.queue.tenant == *tenant);
-        let Some(stored) = found else { return Ok(Cancelled::NotFound) };
-        let last = self.one(sql!("history_last"), [id.key().0], rows::step)?;
-        if self.claims.holds(id.key()) {
-            return Ok(Cancelled::TooLate(pombo_kernel::message::StateName::Sending));
+        let Some(found) = self.find(tenant, id)? else { return Ok(Cancelled::NotFound) };
+        if found.state != StateName::Pending {
+            return Ok(Cancelled::TooLate(found.state));
         }
-        if let Some(state) = last.as_ref().and_then(|step| step.ending()) {
-            return Ok(Cancelled::TooLate(state));
-        }
-        let progress = last.as_ref().map_or(Progress::default(), |step| step.progress);
-        let due = last.and_then(|step| step.next_due).unwrap_or(stored.due);
+        let (due, progress, stored) = (found.due(), found.progress(), found.stored);
         let ending = Ending::Cancelled(by.clone());
         self.end_waiting(&stored, due, progress, &ending, now)?;
         self.record(transition::cancelled(&stored.message, by, now));
@@ -205,27 +262,17 @@ impl Sqlite {
         let key = stored.message.id.key();
         let place = params![stored.queue, rank(stored.message.priority), due.millis(), key.0];
         self.write(sql!("ready_delete"), place)?;
-        let (outcome, reason, actor) = match ending {
-            Ending::Cancelled(by) => (rows::CANCELLED, None, Some(by.0.as_str())),
-            Ending::Expired => (rows::EXPIRED, Some(FailureReason::Expired), None),
-        };
-        self.append(&Row {
-            key,
-            seq: progress.steps,
-            outcome,
-            number: 0,
-            progress,
-            started_at: now,
-            finished_at: now,
-            reason,
-            next_due: None,
-            delay: None,
-            failure: None,
-            receipt: None,
-            explanation: None,
-            policy: None,
-            actor,
-        })?;
+        match ending {
+            Ending::Cancelled(by) => {
+                let row = Row::of(key, rows::CANCELLED, progress, now);
+                self.append(&Row { actor: Some(by.0.as_str()), ..row })?;
+            }
+            Ending::Expired => {
+                let row = Row::of(key, rows::EXPIRED, progress, now);
+                self.append(&Row { reason: Some(FailureReason::Expired), ..row })?;
+                self.add_letter(&stored.message, FailureReason::Expired, None)?;
+            }
+        }
         self.finish(&stored.message, now)
     }
 

@@ -7,7 +7,7 @@ use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{FailureReason, StateName};
 use pombo_store::audit::{Event, Record};
 use pombo_store::core::Reading;
-use pombo_store::{ApiKey, Counted, Filter};
+use pombo_store::{Counted, Filter};
 
 use crate::world::*;
 
@@ -24,8 +24,6 @@ on_every_store! {
     the_chain_goes_on_after_reopening,
     the_counters_add_up,
     counters_are_per_tenant_and_channel_and_sorted,
-    a_new_key_is_on_record_and_its_secret_is_not,
-    the_same_key_again_changes_nothing,
 }
 
 /// A day with a little of everything.
@@ -284,37 +282,4 @@ fn counters_are_per_tenant_and_channel_and_sorted(w: &mut World<impl Fresh>) {
         ("default", "crm", Counted::Attempts, 1),
     ];
     assert_eq!(shown, expected);
-}
-
-fn key(id: &str, digest: u8) -> ApiKey {
-    ApiKey {
-        id: id.into(),
-        tenant: "acme".parse().unwrap(),
-        role: "producer".into(),
-        label: "the shop".into(),
-        digest: [digest; 32],
-        created_at: START,
-    }
-}
-
-// REQ SE-1, AU-1
-fn a_new_key_is_on_record_and_its_secret_is_not(w: &mut World<impl Fresh>) {
-    w.core.add_key(key("b", 2), START).unwrap();
-    w.core.add_key(key("a", 1), START).unwrap();
-    w.commit();
-    assert_eq!(w.read().keys().unwrap(), [key("a", 1), key("b", 2)]);
-    let record = w.audit().remove(0);
-    assert_eq!((record.event, record.tenant.as_str(), record.message), (Event::KeyAdded, "acme", None));
-    assert_eq!(record.detail, r#"{"key":"b","role":"producer","label":"the shop"}"#);
-    w.reopen();
-    assert_eq!(w.read().keys().unwrap().len(), 2);
-}
-
-fn the_same_key_again_changes_nothing(w: &mut World<impl Fresh>) {
-    w.core.add_key(key("a", 1), START).unwrap();
-    w.core.add_key(key("a", 9), START).unwrap();
-    w.core.add_key(key("z", 1), START).unwrap();
-    w.commit();
-    assert_eq!(w.read().keys().unwrap(), [key("a", 1)]);
-    assert_eq!(w.events(), [Event::KeyAdded]);
 }

@@ -3,245 +3,40 @@
 //! A run that fails is shrunk to the commands that matter and printed with its seed. `POMBO_SEED` plays one seed,
 //! `POMBO_RUNS` more of them than usual.
 
+mod roll;
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use pombo_kernel::attachment::Blob;
-use pombo_kernel::block::{Block, BlockChange};
-use pombo_kernel::breaker::{Limits, Sign};
-use pombo_kernel::classify::Scope;
+use pombo_kernel::block::Block;
 use pombo_kernel::delivery::{Delivery, Report};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::flow::Rate;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::lifecycle::Next;
-use pombo_kernel::message::{
-    Actor, Body, ClaimId, ClaimKey, Draft, FailureReason, Idempotency, Priority, QueueName, State, StateName,
-};
+use pombo_kernel::message::{Actor, ClaimId, ClaimKey, Draft, QueueName, State, StateName};
 use pombo_kernel::name::{LaneName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Span, Time};
 use pombo_store::audit::Record;
 use pombo_store::core::{Core, Reading};
+use pombo_store::dead::{Edit, Edited, Ruling};
 use pombo_store::memory::Memory;
 use pombo_store::postgres::Postgres;
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    ApiKey, Ask, Claimed, Counted, Filter, Finding, Line, NodeId, Place, Rates, Settlement, StoreError,
+    Ask, Claimed, Counted, Filter, Finding, Line, NodeId, Place, Rates, Settlement, StoreError,
     TemplateVersion, Vitals,
 };
 
 use crate::world::{self, End, Fresh, START, settlement};
+use roll::{Command, DOCS, Ending, LANES, Roll, SHELVES, TENANTS, Wish};
 
 const RUNS: u64 = 250;
 /// Each takes a database of its own and a journey for each command.
 const RUNS_ON_POSTGRES: u64 = 60;
-const COMMANDS: usize = 60;
-const TENANTS: [&str; 2] = ["default", "acme"];
-const LANES: [&str; 2] = ["default", "bulk"];
-
-/// One command, as far as it can be said beforehand. Whom it is about is a number, taken modulo those there are.
-#[derive(Clone, Debug)]
-enum Command {
-    Accept(Vec<Wish>),
-    Claim { node: i64, lane: usize, max: usize, bounded: bool },
-    Settle(Vec<Ending>),
-    Examine { place: Place, change: BlockChange, vitals: Vitals },
-    Report { channel: &'static str, id: usize, delivery: Delivery },
-    Release(Vec<usize>),
-    Cancel { which: usize, tenant: usize },
-    Expire { max: usize },
-    Block { place: Place, kind: u64, secs: u64 },
-    Unblock { place: Place },
-    Heartbeat { node: i64, secs: u64 },
-    TakeOver { node: i64, max: usize },
-    AddKey { name: u8 },
-    PutTemplate { tenant: usize, name: &'static str, text: &'static str },
-    Pass { secs: u64 },
-    Commit,
-    Reopen,
-}
-
-/// A draft whose times count from when it is accepted, in seconds.
-#[derive(Clone, Debug)]
-struct Wish {
-    draft: Draft,
-    send_in: Option<i64>,
-    expires_in: Option<i64>,
-}
-
-/// How one of the claims ends.
-#[derive(Clone, Debug)]
-struct Ending {
-    which: usize,
-    end: End,
-    vitals: Vitals,
-}
-
-struct Roll(Dice);
-
-impl Roll {
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.0.below(bound as u64)).unwrap()
-    }
-
-    fn secs(&mut self, bound: u64) -> u64 {
-        self.0.below(bound)
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.0.below(n) == 0
-    }
-
-    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())].clone()
-    }
-
-    fn node(&mut self) -> i64 {
-        self.pick(&[1, 1, 2, 3])
-    }
-
-    fn place(&mut self) -> Place {
-        let channel = self.pick(&["crm", "mail"]);
-        match self.pick(&[None, Some("a"), Some("b")]) {
-            Some(destination) => world::destination(channel, destination),
-            None => world::channel(channel),
-        }
-    }
-
-    fn wish(&mut self) -> Wish {
-        let queue = QueueName {
-            tenant: self.pick(&[TENANTS[0], TENANTS[0], TENANTS[0], TENANTS[1]]).parse().unwrap(),
-            lane: self.pick(&[LANES[0], LANES[0], LANES[1]]).parse().unwrap(),
-            channel: self.pick(&["crm", "crm", "mail"]).parse().unwrap(),
-            destination: self.pick(&["a", "a", "b"]).into(),
-            campaign: self.one_in(6).then(|| "spring".parse().unwrap()),
-        };
-        let idempotency = self.one_in(4).then(|| Idempotency {
-            key: self.pick(&["k1", "k2", "k3"]).into(),
-            fingerprint: [self.pick(&[1, 1, 1, 2]); 16],
-        });
-        let body = Body {
-            to: self.pick(&["ana", "rui", "eva\0"]).into(),
-            kind: self.one_in(3).then(|| "invoice".into()),
-            template: self.one_in(3).then(|| "welcome".into()),
-            reference: self.one_in(3).then(|| self.pick(&["r1", "r2"]).into()),
-            ..Body::default()
-        };
-        let draft = Draft {
-            id: None,
-            queue,
-            priority: Priority::new(self.pick(&[0, 4, 5, 5, 5, 9])).unwrap(),
-            send_at: None,
-            expires_at: None,
-            ordering_key: self.one_in(3).then(|| self.pick(&["o1", "o2"]).into()),
-            idempotency,
-            blobs: self
-                .one_in(6)
-                .then(|| Blob::of(self.pick(&["one", "two"]).as_bytes()))
-                .into_iter()
-                .collect(),
-            body,
-        };
-        Wish {
-            draft,
-            send_in: self.one_in(4).then(|| self.pick(&[-5, 0, 1, 5, 20, 60])),
-            expires_in: self.one_in(3).then(|| self.pick(&[-1, 1, 5, 30, 30, 90])),
-        }
-    }
-
-    fn end(&mut self) -> End {
-        let scope = self.pick(&[Scope::Destination, Scope::Destination, Scope::Channel]);
-        match self.below(11) {
-            0..3 => End::Sent,
-            3..6 => End::Retry(Span::from_secs(self.pick(&[0, 1, 5, 30]))),
-            6 => End::Failed(self.pick(FailureReason::ALL)),
-            7..9 => End::Held(scope),
-            9 => End::Unreached(Span::from_secs(self.pick(&[0, 1, 5, 30]))),
-            _ => End::Paused(scope, Span::from_secs(self.secs(40))),
-        }
-    }
-
-    /// How the destination is, with a breaker that opens soon.
-    fn vitals(&mut self) -> Vitals {
-        let limits =
-            Limits { failures: 2, percent: 40, volume: 4, lasting: Span::from_secs(1), ..Limits::default() };
-        Vitals {
-            sign: self.pick(&[Sign::Ill, Sign::Ill, Sign::Well, Sign::None]),
-            scope: self.pick(&[Scope::Destination, Scope::Destination, Scope::Channel]),
-            limits,
-            rate: self.one_in(6).then(|| Rate::per_second(self.pick(&[1, 30]))),
-        }
-    }
-
-    fn ending(&mut self) -> Ending {
-        Ending { which: self.below(1_000), end: self.end(), vitals: self.vitals() }
-    }
-
-    /// How many go into one call: mostly one.
-    fn together(&mut self) -> std::ops::Range<usize> {
-        0..self.pick(&[1, 1, 1, 1, 2, 5])
-    }
-
-    fn command(&mut self) -> Command {
-        match self.below(100) {
-            0..24 => Command::Accept(self.together().map(|_| self.wish()).collect()),
-            24..40 => Command::Claim {
-                node: self.node(),
-                lane: self.pick(&[0, 0, 1]),
-                max: self.pick(&[0, 1, 2, 3, 20, 40]),
-                bounded: self.one_in(3),
-            },
-            40..43 => Command::Report {
-                channel: self.pick(&["crm", "crm", "mail"]),
-                id: self.below(3),
-                delivery: self.pick(Delivery::ALL),
-            },
-            43..58 => Command::Settle(self.together().map(|_| self.ending()).collect()),
-            58..62 => Command::Release(self.together().map(|_| self.below(1_000)).collect()),
-            62..66 => Command::Cancel { which: self.below(1_000), tenant: self.pick(&[0, 0, 0, 1]) },
-            66 => Command::Examine {
-                place: self.place(),
-                change: self.pick(&[
-                    BlockChange::Lift,
-                    BlockChange::Reached,
-                    BlockChange::Ready,
-                    BlockChange::Renew("down".into()),
-                ]),
-                vitals: self.vitals(),
-            },
-            67..69 => Command::Expire { max: self.pick(&[0, 1, 2, 10]) },
-            69..72 => Command::Block { place: self.place(), kind: self.0.below(3), secs: self.secs(40) },
-            72..75 => Command::Unblock { place: self.place() },
-            75..77 => Command::Heartbeat { node: self.node(), secs: self.secs(60) },
-            77..80 => Command::TakeOver { node: self.node(), max: self.pick(&[1, 2, 10]) },
-            80 => Command::AddKey { name: self.pick(&[1, 2, 3]) },
-            81..83 => Command::PutTemplate {
-                tenant: self.below(TENANTS.len()),
-                name: self.pick(&["a", "a-b", "b"]),
-                text: self.pick(&["x", "y"]),
-            },
-            83..89 => Command::Pass { secs: self.pick(&[0, 1, 1, 5, 10, 30, 30, 90]) },
-            89..97 => Command::Commit,
-            _ => Command::Reopen,
-        }
-    }
-
-    /// Mostly one step after another; now and then a crowd of one kind, so that queues grow long.
-    fn commands(&mut self) -> Vec<Command> {
-        let mut commands = Vec::new();
-        while commands.len() < COMMANDS {
-            match self.command() {
-                Command::Accept(wishes) if self.one_in(12) => {
-                    commands.extend((0..20).map(|_| Command::Accept(wishes.clone())));
-                }
-                command => commands.push(command),
-            }
-        }
-        commands
-    }
-}
 
 /// Both answers, if they are the same.
 fn same<T: PartialEq + Debug>(what: &str, model: T, other: Result<T, StoreError>) -> Result<T, String> {
@@ -345,6 +140,46 @@ impl<C: Fresh> Pair<C> {
                 let model = model.cancel(&tenant, id, &by, now).unwrap();
                 same("cancel", model, other.cancel(&tenant, id, &by, now))?;
             }
+            Command::Hasten { which, tenant } => {
+                let Some(id) = pick(&self.ids, *which).copied() else { return Ok(()) };
+                let (tenant, by): (Tenant, _) = (TENANTS[*tenant].parse().unwrap(), Actor("ana".into()));
+                let model = model.hasten(&tenant, id, &by, now).unwrap();
+                same("hasten", model, other.hasten(&tenant, id, &by, now))?;
+            }
+            Command::Rule { which, act, tenant } => {
+                let ids = which.iter().filter_map(|which| pick(&self.ids, *which).copied());
+                let note = which.len().is_multiple_of(3).then(|| "try\0again".to_owned());
+                let tenant = TENANTS[*tenant].parse().unwrap();
+                let by = Actor("ana".into());
+                let ruling = Ruling { tenant, ids: ids.collect(), act: *act, by, note, with: None };
+                let verdicts = model.rule(&ruling, now).unwrap();
+                let _ = same("rule", verdicts, other.rule(&ruling, now))?;
+            }
+            Command::Edit { which, wish, tenant, stale } => {
+                let Some(id) = pick(&self.ids, *which).copied() else { return Ok(()) };
+                let tenant: Tenant = TENANTS[*tenant].parse().unwrap();
+                let Wish { draft: Draft { queue, body, blobs, .. }, .. } = (**wish).clone();
+                let queue = QueueName { tenant: tenant.clone(), ..queue };
+                // What the model answers says which version there is.
+                let edit = Edit {
+                    tenant,
+                    id,
+                    version: 0,
+                    queue,
+                    body,
+                    blobs,
+                    by: Actor("ana".into()),
+                    note: Some("typo".into()),
+                };
+                let answer = model.edit(&edit, now).unwrap();
+                same("edit", answer, other.edit(&edit, now))?;
+                if let Edited::Stale { version } = answer
+                    && !stale
+                {
+                    let edit = Edit { version, ..edit };
+                    same("edit", model.edit(&edit, now).unwrap(), other.edit(&edit, now))?;
+                }
+            }
             Command::Expire { max } => {
                 let count = same("expire", model.expire(*max, now).unwrap(), other.expire(*max, now))?;
                 self.check_next_deadline(count < *max)?;
@@ -377,24 +212,17 @@ impl<C: Fresh> Pair<C> {
                 let others = other.take_over(node, *max, now);
                 self.note_claims("take over", taken, others)?;
             }
-            Command::AddKey { name } => {
-                let key = ApiKey {
-                    id: format!("key-{name}"),
-                    tenant: Tenant::default(),
-                    role: "admin".into(),
-                    label: String::new(),
-                    digest: [*name; 32],
-                    created_at: now,
-                };
-                model.add_key(key.clone(), now).unwrap();
-                same("add key", (), other.add_key(key, now))?;
-            }
             Command::PutTemplate { tenant, name, text } => {
                 let (tenant, name) = (TENANTS[*tenant].parse().unwrap(), name.parse().unwrap());
                 let template = Template { text: Some((*text).into()), ..Template::default() };
                 let by = Actor("ana".into());
                 let put = model.put_template(&tenant, &name, template.clone(), &by, now).unwrap();
                 same("put template", put, other.put_template(&tenant, &name, template, &by, now))?;
+            }
+            Command::Shelve(wishes) => {
+                for wish in wishes {
+                    same("shelve", model.shelve(wish, now).unwrap(), other.shelve(wish, now))?;
+                }
             }
             Command::Pass { secs } => self.now = now + Span::from_secs(*secs),
             Command::Commit => self.commit()?,
@@ -463,7 +291,18 @@ impl<C: Fresh> Pair<C> {
         let mut model = self.model.reader().unwrap();
         let mut other = self.other.reader().map_err(|error| format!("reader: {error}"))?;
         for tenant in TENANTS.map(|tenant| tenant.parse().unwrap()) {
-            for (n, filter) in filters(&tenant, self.now).into_iter().enumerate() {
+            let mut filters = filters(&tenant, self.now);
+            let groups = same("groups", model.groups(&tenant, 3).unwrap(), other.groups(&tenant, 3))?;
+            for group in same("groups", model.groups(&tenant, 99).unwrap(), other.groups(&tenant, 99))? {
+                filters.push(Filter { tenant: tenant.clone(), cause: Some(group.id), ..Filter::default() });
+            }
+            filters.extend(groups.first().map(|group| Filter {
+                tenant: tenant.clone(),
+                cause: Some(group.id),
+                recipient: Some("ana".into()),
+                ..Filter::default()
+            }));
+            for (n, filter) in filters.into_iter().enumerate() {
                 let limit = [1_000, 50, 7][n % 3];
                 let expected = walk(&mut model, &filter, limit).unwrap();
                 let seen = walk(&mut other, &filter, limit).map(|mut lines| {
@@ -472,6 +311,22 @@ impl<C: Fresh> Pair<C> {
                 });
                 same(&format!("{filter:?}"), expected, seen)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Every document, and some lists of them.
+    fn compare_shelves(&mut self) -> Result<(), String> {
+        let mut model = self.model.reader().unwrap();
+        let mut other = self.other.reader().map_err(|error| format!("reader: {error}"))?;
+        for (shelf, id) in SHELVES.into_iter().flat_map(|shelf| DOCS.map(|id| (shelf, id))) {
+            for tenant in TENANTS.map(|tenant| tenant.parse().unwrap()) {
+                same("doc", model.doc(shelf, &tenant, id).unwrap(), other.doc(shelf, &tenant, id))?;
+            }
+        }
+        let mut roll = Roll(Dice::seeded(self.commits));
+        for wanted in (0..8).map(|_| roll.wanted()) {
+            same(&format!("{wanted:?}"), model.docs(&wanted).unwrap(), other.docs(&wanted))?;
         }
         Ok(())
     }
@@ -485,7 +340,7 @@ impl<C: Fresh> Pair<C> {
         let records = same("audit", model.audit(0, usize::MAX).unwrap(), other.audit(0, usize::MAX))?;
         same("tallies", model.tallies().unwrap(), other.tallies())?;
         same("verified", model.verify().unwrap(), other.verify())?;
-        same("keys", model.keys().unwrap(), other.keys())?;
+        self.compare_shelves()?;
         for blob in ["one", "two"].map(|text| Blob::of(text.as_bytes()).digest) {
             same("blob", model.blob(blob).unwrap(), other.blob(blob))?;
         }
@@ -516,8 +371,16 @@ impl<C: Fresh> Pair<C> {
                 });
                 let story = same("story", model.story(&tenant, *id).unwrap(), seen)?;
                 states.extend(story.map(|story| (*id, story.state.name())));
+                let revisions = model.revisions(&tenant, *id).unwrap();
+                same("revisions", revisions, other.revisions(&tenant, *id))?;
             }
+            same("groups", model.groups(&tenant, 99).unwrap(), other.groups(&tenant, 99))?;
         }
+        let seen = other.lines(&self.ids).map(|mut lines| {
+            lines.iter_mut().for_each(|line| self.state_as_ours(&mut line.state));
+            lines
+        });
+        same("lines", model.lines(&self.ids).unwrap(), seen)?;
         let replayed = replayed(records.iter().map(|(_, record)| record))?;
         if replayed != states {
             return Err(format!("the audit tells another story:\n  {replayed:?}\n  {states:?}"));
@@ -632,6 +495,7 @@ fn filters(tenant: &Tenant, now: Time) -> Vec<Filter> {
         Filter { category: Some("invalid_recipient".into()), state: Some(StateName::Failed), ..all() },
         Filter { since: Some(START + Span::from_secs(5)), until: Some(now), ..all() },
         Filter { lane: Some("bulk".parse().unwrap()), recipient: Some("ana".into()), ..all() },
+        Filter { within: Some(Arc::new(["mail".parse().unwrap()])), ..all() },
         Filter { campaign: Some("spring".parse().unwrap()), channel: Some("crm".parse().unwrap()), ..all() },
     ]);
     filters

@@ -3,9 +3,11 @@
 use pombo_kernel::block::Block;
 use pombo_kernel::classify::Scope;
 use pombo_kernel::message::{Actor, FailureReason, StateName};
+use pombo_kernel::name::Tenant;
 use pombo_store::audit::Record;
 use pombo_store::core::Reading;
-use pombo_store::{Accepted, ApiKey, Counted, Filter, Line, Place, Repeat, Settled, Story, Tally};
+use pombo_store::shelf::{Doc, Expect, Leaf, Pick, Shelf, Shelve, Wanted};
+use pombo_store::{Accepted, Counted, Filter, Line, Place, Repeat, Settled, Story, Tally};
 
 use crate::world::*;
 
@@ -20,7 +22,7 @@ on_every_store! {
     a_block_that_was_not_committed_never_happened,
     a_lift_that_was_not_committed_never_happened,
     a_takeover_that_was_not_committed_never_happened,
-    a_key_that_was_not_committed_never_happened,
+    a_document_that_was_not_committed_never_happened,
     what_waits_can_be_claimed_after_reopening,
     ids_go_on_rising_after_reopening,
     a_claim_survives_reopening_and_can_be_settled,
@@ -36,6 +38,7 @@ fn full(w: &mut World<impl Fresh>) {
     w.accept_all([in_order("k"), in_order("k"), later(mins(1)), until(mins(5)), on_lane("bulk")]);
     let cancelled = w.accept(draft());
     w.cancel(cancelled);
+    w.core.shelve(&document("a"), w.now).unwrap();
     w.claim(2);
 }
 
@@ -47,10 +50,17 @@ struct Seen {
     tallies: Vec<Tally>,
     audit: Vec<Record>,
     blocks: Vec<(Place, Block)>,
-    keys: Vec<ApiKey>,
+    docs: Vec<Doc>,
+}
+
+fn document(id: &str) -> Shelve {
+    let leaf = Leaf { order: 1, topic: None, due: None, body: "{}".into() };
+    let (shelf, tenant, expect) = (Shelf::Key, Tenant::default(), Expect::Nothing);
+    Shelve { shelf, tenant, id: id.into(), expect, leaf: Some(leaf), record: None }
 }
 
 fn seen(w: &mut World<impl Fresh>) -> Seen {
+    let all = Wanted { shelf: Shelf::Key, tenant: None, pick: Pick::All { after: None }, limit: 10 };
     let lines = w.list(&Filter::default(), 100);
     Seen {
         stories: lines.iter().map(|line| w.story(line.message.id)).collect(),
@@ -58,7 +68,7 @@ fn seen(w: &mut World<impl Fresh>) -> Seen {
         tallies: w.read().tallies().unwrap(),
         audit: w.audit(),
         blocks: w.blocks(),
-        keys: w.read().keys().unwrap(),
+        docs: w.read().docs(&all).unwrap(),
     }
 }
 
@@ -155,16 +165,9 @@ fn a_takeover_that_was_not_committed_never_happened(w: &mut World<impl Fresh>) {
     assert_eq!(w.settle(&claimed, End::Sent), Settled::Done);
 }
 
-fn a_key_that_was_not_committed_never_happened(w: &mut World<impl Fresh>) {
-    let key = ApiKey {
-        id: "a".into(),
-        tenant: Default::default(),
-        role: "admin".into(),
-        label: String::new(),
-        digest: [1; 32],
-        created_at: START,
-    };
-    undone(w, |w| w.core.add_key(key, START).unwrap());
+fn a_document_that_was_not_committed_never_happened(w: &mut World<impl Fresh>) {
+    let wish = document("b");
+    undone(w, |w| w.core.shelve(&wish, START).unwrap());
 }
 
 // promise 7

@@ -9,7 +9,7 @@ use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{Actor, Body, Draft, FailureReason, Json, State};
 use pombo_kernel::reply::Receipt;
 use pombo_store::core::Reading;
-use pombo_store::{ApiKey, Cancelled, Filter, Place};
+use pombo_store::{Cancelled, Filter, Place};
 
 use crate::world::*;
 
@@ -20,7 +20,6 @@ on_every_store! {
     any_destination_is_a_queue_of_its_own,
     what_a_provider_says_comes_back,
     what_an_operator_says_comes_back,
-    labels_of_keys_come_back,
 }
 
 fn hostile() -> Vec<String> {
@@ -171,21 +170,4 @@ fn what_an_operator_says_comes_back(w: &mut World<impl Fresh>) {
     }
     let failed = w.through(draft(), End::Failed(FailureReason::PermanentError));
     assert!(w.story(failed).attempts.len() == 1 && w.read().verify().unwrap().broken.is_none());
-}
-
-// fault 27, REQ SE-1
-fn labels_of_keys_come_back(w: &mut World<impl Fresh>) {
-    for (n, text) in (0u8..).zip(hostile()) {
-        let key = ApiKey {
-            id: format!("key-{n:03}"),
-            tenant: Default::default(),
-            role: "producer".into(),
-            label: text,
-            digest: [n; 32],
-            created_at: START,
-        };
-        w.core.add_key(key.clone(), START).unwrap();
-        w.commit();
-        assert_eq!(w.read().keys().unwrap().pop(), Some(key));
-    }
 }

@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod connection;
+mod dead;
 mod node;
 mod nodes;
 mod reading;
+mod shelving;
 mod surface;
 mod tenants;
+mod upgrade;
 #[path = "../conformance/world.rs"]
 #[allow(dead_code, reason = "the conformance suite has more words than are needed here")]
 mod world;

@@ -8,9 +8,10 @@ use pombo_kernel::message::{Actor, Draft, Idempotency};
 use pombo_kernel::name::{TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::Span;
+use pombo_store::StoreError;
 use pombo_store::core::{Core, Reading};
 use pombo_store::postgres::{Postgres, Sealing, Target};
-use pombo_store::{ApiKey, StoreError};
+use pombo_store::shelf::{Expect, Leaf, Shelf, Shelve};
 use pombo_testbed::{Cluster, Database, psql};
 
 use crate::node::Node;
@@ -44,15 +45,16 @@ fn furnished() -> (House, [MessageId; 2]) {
         node.group(|core, now| {
             core.put_template(&tenant, &name, template.clone(), &Actor("ana".into()), now)
         });
-        let key = ApiKey {
-            id: format!("key_{tenant}"),
+        let leaf = Leaf { order: 1, topic: Some("t".into()), due: Some(node.now), body: "{}".into() };
+        let wish = Shelve {
+            shelf: Shelf::Suppression,
             tenant: tenant.clone(),
-            role: "admin".into(),
-            label: "x".into(),
-            digest: [u8::try_from(tenant.as_str().len()).unwrap(); 32],
-            created_at: node.now,
+            id: "ana@example.com".into(),
+            expect: Expect::Nothing,
+            leaf: Some(leaf),
+            record: None,
         };
-        node.group(|core, now| core.add_key(key.clone(), now));
+        node.group(|core, now| core.shelve(&wish, now));
     }
     let ids = ["default", "acme"].map(|tenant| {
         let one =
@@ -101,7 +103,7 @@ fn every_table_is_under_row_level_security_or_has_nothing_of_any_tenant() {
 fn a_reader_sees_the_tenant_that_it_names_and_nothing_without_one() {
     let (house, _) = furnished();
     let database = &house.database;
-    for table in ["queue", "message", "history", "template", "tally"] {
+    for table in ["queue", "message", "history", "template", "tally", "doc"] {
         for tenant in ["default", "acme"] {
             let set = format!("SET LOCAL pombo.tenant = '{tenant}';");
             let own = count(database, "pombo_reader", &set, table);
@@ -117,7 +119,7 @@ fn a_reader_sees_the_tenant_that_it_names_and_nothing_without_one() {
         }
     }
     // Nor what is nobody's in particular.
-    for table in ["api_key", "audit", "blob", "block", "idempotency", "inbox", "command", "refused", "meta"] {
+    for table in ["audit", "blob", "block", "idempotency", "inbox", "command", "refused", "meta"] {
         let asked = format!("SET ROLE pombo_reader; SELECT count(*) FROM pombo.{table}");
         let error = psql(database.url(), &asked).expect_err(table);
         assert!(error.contains("permission denied"), "{table}: {error}");
@@ -126,6 +128,8 @@ fn a_reader_sees_the_tenant_that_it_names_and_nothing_without_one() {
         "DELETE FROM pombo.message",
         "UPDATE pombo.history SET tenant = 'x'",
         "INSERT INTO pombo.template VALUES ('acme')",
+        "UPDATE pombo.doc SET body = 'null'",
+        "DELETE FROM pombo.doc",
     ] {
         let error =
             psql(database.url(), &format!("SET ROLE pombo_reader; SET pombo.tenant = 'acme'; {write}"))
@@ -165,6 +169,7 @@ fn an_application_sees_and_enqueues_for_its_own_tenant_whatever_it_sets() {
     for forbidden in [
         "SELECT count(*) FROM message",
         "SELECT count(*) FROM history",
+        "SELECT count(*) FROM doc",
         "SELECT count(*) FROM command",
         "UPDATE app SET tenant = 'acme'",
         "INSERT INTO app VALUES (current_user, 'acme')",
@@ -215,13 +220,13 @@ fn an_application_sees_and_enqueues_for_its_own_tenant_whatever_it_sets() {
 }
 
 /// A login that is nobody special, and a database that it owns.
-struct Plain {
-    database: Database,
+pub(crate) struct Plain {
+    pub(crate) database: Database,
     role: String,
 }
 
 impl Plain {
-    fn on(cluster: &Cluster, rights: &str) -> Plain {
+    pub(crate) fn on(cluster: &Cluster, rights: &str) -> Plain {
         let database = cluster.database();
         let name = database.ask("SELECT current_database()");
         let role = format!("login_{name}");
@@ -230,11 +235,11 @@ impl Plain {
         Plain { database, role }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         self.database.url().replacen("postgres@", &format!("{}@", self.role), 1)
     }
 
-    fn open(&self) -> Result<Postgres, StoreError> {
+    pub(crate) fn open(&self) -> Result<Postgres, StoreError> {
         Postgres::open(&Target::parse(&self.url()).unwrap(), Dice::seeded(1), &[5; 32], Sealing::AtCommit)
     }
 }
@@ -257,12 +262,18 @@ fn the_owner_of_the_tables_is_bound_like_anybody_and_the_engine_needs_no_more_th
     node.settle(&claimed[1], End::Retry(Span::from_secs(1)));
     node.heartbeat(Span::from_secs(10));
     node.cancel(ids[1]);
+    let leaf = Leaf { order: 1, topic: None, due: None, body: "{}".into() };
+    let (shelf, id, expect) = (Shelf::Webhook, "w".to_owned(), Expect::Any);
+    let wish = Shelve { shelf, tenant: Tenant::default(), id, expect, leaf: Some(leaf), record: None };
+    node.group(|core, now| core.shelve(&wish, now));
+    assert!(node.reader().doc(shelf, &Tenant::default(), "w").unwrap().is_some());
+    assert!(node.reader().doc(shelf, &"acme".parse().unwrap(), "w").unwrap().is_none());
     assert!(node.reader().story(&Tenant::default(), ids[0]).unwrap().is_some());
     assert!(node.reader().story(&Tenant::default(), ids[1]).unwrap().is_none());
     assert!(node.reader().story(&"acme".parse().unwrap(), ids[1]).unwrap().is_some());
     assert_eq!(node.reader().verify().unwrap().broken, None);
     let ask = |sql: &str| psql(&plain.url(), sql).unwrap().trim_end().to_owned();
-    for table in ["message", "message_rest", "history", "queue", "tally", "audit"] {
+    for table in ["message", "message_rest", "history", "queue", "tally", "audit", "doc"] {
         assert_eq!(ask(&format!("SELECT count(*) FROM pombo.{table}")), "0", "{table}");
     }
     assert_eq!(ask("SET ROLE pombo_engine; SELECT count(*) FROM pombo.message"), "3");

@@ -20,6 +20,15 @@ CREATE INDEX doc_by_topic ON doc (shelf, tenant, topic, rank, id) WHERE topic IS
 
 CREATE INDEX doc_by_due ON doc (shelf, due, id) WHERE due IS NOT NULL;
 
+-- Keys are documents from now on, each in the place that its digest names.
+INSERT INTO doc (shelf, tenant, id, version, rank, topic, updated_at, body)
+SELECT 1, tenant, lower(hex(digest)), 1, created_at, id, created_at, json_object(
+  'id', id, 'role', role, 'label', label, 'created_by', 'pombo',
+  'created_at', strftime('%Y-%m-%dT%H:%M:%f', created_at / 1000.0, 'unixepoch') || 'Z')
+FROM api_key;
+
+DROP TABLE api_key;
+
 -- What dead letters have in common, and how many wait; a row stays when none does.
 CREATE TABLE cause (
   id INTEGER PRIMARY KEY,
@@ -30,13 +39,19 @@ CREATE TABLE cause (
   count INTEGER NOT NULL CHECK (count >= 0)
 ) STRICT;
 
-CREATE INDEX cause_by_count ON cause (tenant, count) WHERE count > 0;
+-- The largest first.
+CREATE INDEX cause_by_count ON cause (tenant, count DESC) WHERE count > 0;
 
 -- The dead letters.
 CREATE TABLE dead_letter (
   key INTEGER PRIMARY KEY,
   cause INTEGER NOT NULL
 ) STRICT;
+
+-- Those that there are. Their causes, which SQL cannot tell, are found out next.
+INSERT INTO dead_letter (key, cause) SELECT key, 0 FROM history INDEXED BY dead WHERE outcome IN (3, 11) AND NOT EXISTS (
+  SELECT 1 FROM history AS later WHERE later.key = history.key AND later.seq > history.seq
+);
 
 CREATE INDEX dead_letter_by_cause ON dead_letter (cause, key);
 
@@ -57,5 +72,15 @@ CREATE TABLE revision (
 -- The round whose key the provider is shown.
 ALTER TABLE history ADD COLUMN keyed INTEGER NOT NULL DEFAULT 0;
 
+-- Who, where the outcome is 13. For the others that have somebody it is the actor.
+ALTER TABLE history ADD COLUMN reprocessed_by TEXT;
+
 -- As accepted or reprocessed, which keys do not tell.
 ALTER TABLE ordered ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
+
+UPDATE ordered SET turn = nth FROM (
+  SELECT tenant AS t, ordering_key AS o, key AS k, row_number() OVER (PARTITION BY tenant, ordering_key ORDER BY key) AS nth
+  FROM ordered
+) WHERE tenant = t AND ordering_key = o AND key = k;
+
+CREATE INDEX ordered_by_turn ON ordered (tenant, ordering_key, turn);

@@ -11,9 +11,12 @@ UNION ALL SELECT 'block', count(*) FROM block
 UNION ALL SELECT 'tally', count(*) FROM tally
 UNION ALL SELECT 'receipt', count(*) FROM receipt
 UNION ALL SELECT 'delivery', count(*) FROM delivery
+UNION ALL SELECT 'cause', count(*) FROM cause
+UNION ALL SELECT 'dead_letter', count(*) FROM dead_letter
+UNION ALL SELECT 'revision', count(*) FROM revision
 UNION ALL SELECT 'template', count(*) FROM template
 UNION ALL SELECT 'blob', count(*) FROM blob
 UNION ALL SELECT 'blob_use', count(*) FROM blob_use
-UNION ALL SELECT 'api_key', count(*) FROM api_key
+UNION ALL SELECT 'doc', count(*) FROM doc
 UNION ALL SELECT 'aside', count(*) FROM meta WHERE name GLOB 'aside/*'
 UNION ALL SELECT 'audit', count(*) FROM audit

@@ -82,6 +82,33 @@ fn a_pipeline_answers_in_order_and_the_first_error_undoes_its_transaction() {
     }
 }
 
+#[test] // fault 43
+fn an_error_of_what_was_sent_ahead_is_told_by_the_next_call_whatever_it_is() {
+    const MEET: &str = "DO $$ BEGIN RAISE deadlock_detected; END $$";
+    let database = Cluster::shared().database();
+    let owner = Link::open(&driver(), &target(&database, ""), Kind::Owner).unwrap();
+    owner.script("CREATE SCHEMA pombo; CREATE TABLE pombo.n (n int)").unwrap();
+    for parameters in ["", "pooler=transaction"] {
+        let link = Link::open(&driver(), &target(&database, parameters), Kind::Owner).unwrap();
+        // The last has not been prepared on this connection when it is its turn.
+        for next in ["COMMIT", "SELECT n FROM n", "SELECT n + 1 FROM n"] {
+            link.pipeline(link.begin()).unwrap();
+            link.query("SELECT n FROM n", Vec::new()).unwrap();
+            let ahead = vec![("INSERT INTO n VALUES (1)", Vec::new()), (MEET, Vec::new())];
+            link.query_ahead(("SELECT n FROM n", Vec::new()), ahead).unwrap();
+            let told = link.query(next, Vec::new());
+            assert!(matches!(told, Err(StoreError::Again(_))), "{parameters} {next}: {told:?}");
+            link.query("ROLLBACK", Vec::new()).unwrap();
+            assert!(link.query("SELECT n FROM n", Vec::new()).unwrap().is_empty());
+        }
+        // Nor does what cannot be prepared any more hide what went wrong before it.
+        link.pipeline(link.begin()).unwrap();
+        let told = link.query_ahead((MEET, Vec::new()), vec![("SELECT n + 2 FROM n", Vec::new())]);
+        assert!(matches!(told, Err(StoreError::Again(_))), "{parameters}: {told:?}");
+        link.query("ROLLBACK", Vec::new()).unwrap();
+    }
+}
+
 #[test]
 fn settings_reach_every_session_also_behind_a_pooler() {
     let database = Cluster::shared().database();

@@ -1,6 +1,7 @@
 //! Cleaning: dead rows, months that come and go, counters of the past, and a word to whoever is in the way.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use pombo_kernel::time::{Span, Time};
 use tracing::{debug, info, warn};
@@ -21,7 +22,7 @@ const LIVE: [(&str, i64); 12] = [
     ("expiry", 5_000),
     ("inbox", 5_000),
     ("command", 5_000),
-    ("claim", 1_000),
+    ("claim", 250),
     ("tally", 2_000),
     ("flow", 1_000),
     ("node", 1_000),
@@ -30,14 +31,27 @@ const LIVE: [(&str, i64); 12] = [
     ("audit_tip", 1_000),
 ];
 /// Of these, those that a backlog makes large, in the order of `upkeep_rows`, with about how many bytes a row of
-/// them needs in table and indexes, or more.
-const GROWING: [(&str, i64); 5] =
-    [("ready", 100), ("ordered", 180), ("expiry", 80), ("inbox", 65_536), ("claim", 65_536)];
-/// Vacuum makes room for new rows; it gives back only what is free at a table's end, and nothing of an index. From
-/// so many bytes on it is worth writing a table anew, if its rows are so few that it takes a moment.
-const LARGE: i64 = 1 << 20;
-const FEW_ROWS: i64 = 50_000;
-const SHRINK_EVERY: Span = Span::from_mins(1);
+/// them needs in table and indexes, or more, and from how many bytes on it is worth writing one anew. Vacuum makes
+/// room for new rows and gives back hardly any.
+const GROWING: [(&str, i64, i64); 5] = [
+    ("ready", 100, MIB),
+    ("ordered", 180, MIB),
+    ("expiry", 80, MIB),
+    ("inbox", 65_536, MIB),
+    // Its rows are large, and come and go so fast that it has this size while much is sent.
+    ("claim", 65_536, 32 * MIB),
+];
+const MIB: i64 = 1 << 20;
+/// That many rows are written anew in a moment.
+const FEW_ROWS: i64 = 10_000;
+/// Between one time and the next that a table is written anew, or that this is tried.
+const SHRINK_EVERY: Span = Span::from_secs(5);
+/// Everybody waits for a table that is being written anew, and for one that somebody waits for in order to do so.
+/// So it is only asked, some times, whether nobody uses it just now; what is dead is not read; and it is given up if it
+/// takes too long all the same.
+const QUICKLY: &str = "SET LOCAL enable_seqscan = off; SET LOCAL statement_timeout = '100ms'";
+const ASK_TIMES: u8 = 20;
+const ASK_AGAIN: Duration = Duration::from_millis(10);
 /// How long to leave a table alone that could not be cleaned.
 const REST: Span = Span::from_secs(2);
 const REST_MAX: Span = Span::from_mins(1);
@@ -55,8 +69,8 @@ pub(super) struct Chores {
     holders: Option<Time>,
     months: Option<Time>,
     folded: Option<Time>,
-    /// When each table was last found to be larger than its rows.
-    shrunk: HashMap<&'static str, Option<Time>>,
+    /// Tables that were written anew, or nearly, since when and for how long they are left as they are.
+    shrunk: HashMap<&'static str, (Time, Span)>,
     /// Tables that a vacuum did not help, since when and for how long they are left alone.
     resting: HashMap<&'static str, (Time, Span)>,
 }
@@ -110,18 +124,18 @@ impl Chores {
                 self.shrink(link, table, size, now)?;
                 continue;
             }
-            if self.resting.get(table).is_some_and(|(since, rest)| now >= *since && now.since(*since) < *rest)
-            {
+            if rests(&self.resting, table, now) {
                 continue;
             }
-            link.script(&format!("VACUUM (SKIP_LOCKED) pombo.{table}"))?;
-            let left = self::sizes(link)?.get(table).map_or(0, |size| size.dead);
-            if left > size.dead / 2 {
+            vacuum(link, table)?;
+            let Some(left) = self::sizes(link)?.remove(table) else { continue };
+            if left.dead > size.dead / 2 {
                 // Somebody may still see them. They stay until that ends, however often we come.
                 let rest = self.resting.get(table).map_or(REST, |(_, rest)| rest.doubled(1).min(REST_MAX));
                 self.resting.insert(table, (now, rest));
             } else {
                 self.resting.remove(table);
+                self.shrink(link, table, &left, now)?;
             }
         }
         Ok(())
@@ -130,32 +144,71 @@ impl Chores {
     /// Writes a table anew, with its indexes, that a backlog has left large. Others wait for it, for some
     /// milliseconds; where it would have to wait itself, it is left for later.
     fn shrink(&mut self, link: &Link, table: &'static str, size: &Size, now: Time) -> Result<(), StoreError> {
-        let Some(nth) = GROWING.iter().position(|(name, _)| *name == table) else { return Ok(()) };
-        let is_small = |rows: i64| size.bytes <= 2 * rows * GROWING[nth].1;
-        let last = self.shrunk.entry(table).or_default();
-        if size.bytes < LARGE || is_small(size.live) || !again(last, SHRINK_EVERY, now) {
+        let Some(nth) = GROWING.iter().position(|(name, ..)| *name == table) else { return Ok(()) };
+        let (_, a_row, large) = GROWING[nth];
+        let is_small = |rows: i64| size.bytes <= 2 * rows * a_row;
+        if size.bytes < large || is_small(size.live) || rests(&self.shrunk, table, now) {
             return Ok(());
         }
-        // The server forgets what it has counted when it crashes.
+        // What the server has counted is behind while much is deleted, and forgotten when it crashes.
         let most = FEW_ROWS + 1;
         let found = as_engine(link, vec![(sql!("upkeep_rows"), vec![most.into()])])?;
         let rows = found.iter().flatten().next().map_or(most, |row| row.get(nth));
         if rows > FEW_ROWS || is_small(rows) {
             return Ok(());
         }
-        let text = format!("SET LOCAL lock_timeout = '100ms'; CLUSTER pombo.{table} USING {table}_pkey");
-        match migrate::within(link, |link| link.script(&text)) {
+        vacuum(link, table)?;
+        let mut alone = false;
+        let done = migrate::within(link, |link| {
+            lock_if_unused(link, table)?;
+            alone = true;
+            link.script(QUICKLY)?;
+            link.script(&format!("CLUSTER pombo.{table} USING {table}_pkey"))
+        });
+        let rest = if alone && done.is_err() { REST_MAX } else { SHRINK_EVERY };
+        self.shrunk.insert(table, (now, rest));
+        match done {
             Err(error) if link.is_closed() => Err(error),
             Err(error) => {
                 debug!(%error, table, "a table stays large for now");
                 Ok(())
             }
             Ok(()) => {
-                info!(table, bytes = size.bytes, rows, "a table that a backlog had left was written anew");
+                debug!(table, bytes = size.bytes, rows, "a table that a backlog had left was written anew");
                 Ok(())
             }
         }
     }
+}
+
+/// Makes room for new rows where dead ones are. What is free at the table's end is not cut off: for that, everybody who
+/// uses the table would have to wait, or we for them.
+fn vacuum(link: &Link, table: &str) -> Result<(), StoreError> {
+    link.script(&format!("VACUUM (SKIP_LOCKED, TRUNCATE off) pombo.{table}"))
+}
+
+/// Whether a table is to be left alone; not when the clock was set back.
+fn rests(tables: &HashMap<&'static str, (Time, Span)>, table: &str, now: Time) -> bool {
+    tables.get(table).is_some_and(|(since, rest)| now >= *since && now.since(*since) < *rest)
+}
+
+/// Locks a table for the rest of the transaction in a moment in which nobody uses it, without standing in line: whoever
+/// comes after one that stands there waits as well.
+fn lock_if_unused(link: &Link, table: &str) -> Result<(), StoreError> {
+    let seconds = ASK_AGAIN.as_secs_f64();
+    link.script(&format!(
+        "DO $$ BEGIN
+           FOR nth IN 1..{ASK_TIMES} LOOP
+             BEGIN
+               LOCK TABLE pombo.{table} IN ACCESS EXCLUSIVE MODE NOWAIT;
+               RETURN;
+             EXCEPTION WHEN lock_not_available THEN
+               PERFORM pg_sleep({seconds});
+             END;
+           END LOOP;
+           RAISE lock_not_available USING MESSAGE = 'it is in use';
+         END $$"
+    ))
 }
 
 /// A table's rows, as far as the server has counted them, and bytes.
@@ -237,7 +290,8 @@ fn make_months(link: &Link, now: Time) -> Result<(), StoreError> {
 /// Adds up the counters of hours past, and of processes that are gone, into one row for each counter.
 pub(super) fn fold(link: &Link, now: Time) -> Result<(), StoreError> {
     let hour = i32::try_from(now.hour() - HOURS_KEPT).unwrap_or(i32::MAX);
-    as_engine(link, vec![(sql!("tally_fold"), vec![hour.into()])]).map(drop)
+    let steps = vec![(sql!("tally_fold"), vec![hour.into()]), (sql!("cause_fold"), Vec::new())];
+    as_engine(link, steps).map(drop)
 }
 
 /// Drops whole months that ended long enough ago and of which everything is finished: with the messages, their

@@ -1,0 +1,2 @@
+-- keys
+DELETE FROM dead_letter WHERE key = ANY ($1::bigint[])

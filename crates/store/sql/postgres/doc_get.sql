@@ -1,0 +1,2 @@
+-- shelf, tenant, id; by the primary key
+SELECT tenant, id, version, rank, topic, due, updated_at, body FROM doc WHERE shelf = $1 AND tenant = $2 AND id = $3

@@ -1,0 +1,2 @@
+-- key; primary key
+DELETE FROM dead_letter WHERE key = ?1 RETURNING cause

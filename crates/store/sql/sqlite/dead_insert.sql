@@ -1,0 +1,2 @@
+-- key, cause
+INSERT INTO dead_letter (key, cause) VALUES (?1, ?2)

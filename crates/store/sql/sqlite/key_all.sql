@@ -1,1 +1,0 @@
-SELECT id, tenant, role, label, digest, created_at FROM api_key ORDER BY id

@@ -1,0 +1,89 @@
+//! Documents beside the messages.
+
+use pombo_kernel::name::Tenant;
+use pombo_kernel::time::Time;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{Sqlite, rows, sql};
+use crate::StoreError;
+use crate::shelf::{Doc, Leaf, Pick, Shelf, Shelve, Shelved, Wanted, after_every_id};
+use crate::walls::Walls;
+
+impl Sqlite {
+    pub(super) fn shelve_one(&mut self, wish: &Shelve, now: Time) -> Result<Shelved, StoreError> {
+        let found = one(&self.file.db, wish.shelf, &wish.tenant, &wish.id)?;
+        let version = found.as_ref().map(|found| found.version);
+        if !wish.expect.fits(version) {
+            return Ok(Shelved::Conflict(found));
+        }
+        let (shelf, tenant, id) = (wish.shelf as u8, wish.tenant.as_str(), &wish.id);
+        let mut version = version.unwrap_or(0);
+        match &wish.leaf {
+            None => {
+                self.write(sql!("doc_delete"), params![shelf, tenant, id])?;
+            }
+            Some(Leaf { order, topic, due, body }) => {
+                version += 1;
+                let due = due.map(Time::millis);
+                let values = params![shelf, tenant, id, version, order, topic, due, now.millis(), body];
+                self.write(sql!("doc_put"), values)?;
+            }
+        }
+        if let Some(record) = &wish.record {
+            self.record(record.clone());
+        }
+        Ok(Shelved::Done { version })
+    }
+}
+
+/// A row: tenant, id, version, rank, topic, due, updated_at, body.
+fn read(row: &Row<'_>) -> rusqlite::Result<Doc> {
+    Ok(Doc {
+        tenant: rows::name(row, 0)?,
+        id: row.get(1)?,
+        version: row.get(2)?,
+        updated_at: rows::time(row, 6)?,
+        leaf: Leaf {
+            order: row.get(3)?,
+            topic: row.get(4)?,
+            due: row.get::<_, Option<i64>>(5)?.map(Time::from_millis),
+            body: row.get(7)?,
+        },
+    })
+}
+
+pub(super) fn one(
+    db: &Connection,
+    shelf: Shelf,
+    tenant: &Tenant,
+    id: &str,
+) -> Result<Option<Doc>, StoreError> {
+    let mut statement = db.prepare_cached(sql!("doc_get"))?;
+    Ok(statement.query_row(params![shelf as u8, tenant.as_str(), id], read).optional()?)
+}
+
+pub(super) fn some(db: &Connection, wanted: &Wanted) -> Result<Vec<Doc>, StoreError> {
+    let shelf = wanted.shelf as u8;
+    let tenant = wanted.tenant.as_ref().map(Tenant::as_str);
+    let limit = i64::try_from(wanted.limit).unwrap_or(i64::MAX);
+    let after = |after: &Option<(i64, String)>| after.clone().unwrap_or((i64::MAX, after_every_id()));
+    match &wanted.pick {
+        Pick::All { after: None } if tenant.is_none() => {
+            rows::all(db, sql!("doc_all"), params![shelf, limit], read)
+        }
+        Pick::All { after: place } => {
+            let (order, id) = after(place);
+            rows::all(db, sql!("doc_page"), params![shelf, tenant, order, id, limit], read)
+        }
+        Pick::Topic { topic, after: place } => {
+            let (order, id) = after(place);
+            rows::all(db, sql!("doc_topic"), params![shelf, tenant, topic, order, id, limit], read)
+        }
+        Pick::Due { from, until, after } => {
+            let (due, id) = after.clone().unwrap_or((Time::from_millis(i64::MIN), String::new()));
+            let from = from.max(&due);
+            let values = params![shelf, tenant, from.millis(), until.millis(), due.millis(), id, limit];
+            rows::all(db, sql!("doc_due"), values, read)
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Databases of earlier versions open and mean what they meant.
+
+use pombo_kernel::name::Tenant;
+use pombo_kernel::time::Time;
+use pombo_store::Filter;
+use pombo_store::core::{Core, Reading};
+use pombo_store::shelf::{Pick, Shelf, Wanted};
+use pombo_testbed::{Cluster, psql};
+
+use crate::tenants::Plain;
+
+/// The first schema, with its tables under row level security as its surface left them.
+const SCHEMA_1: &str = concat!(
+    "CREATE SCHEMA pombo; SET search_path = pombo;",
+    include_str!("../../sql/postgres/migrations/0001.sql"),
+    "INSERT INTO meta VALUES ('schema', '1'), ('secret', decode(repeat('07', 32), 'hex'));
+     ALTER TABLE api_key ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;"
+);
+
+#[test] // fault 57, REQ SE-1
+fn keys_of_schema_1_open_the_same_doors_as_documents() {
+    // Its owner is nobody special: it is bound by row level security, like anybody.
+    let plain = Plain::on(Cluster::shared(), "CREATEROLE");
+    psql(&plain.url(), SCHEMA_1).unwrap();
+    plain.database.ask(
+        "INSERT INTO pombo.api_key VALUES
+         ('key_1', 'default', 'admin', 'the ''first'' \"one\"', decode(repeat('0a', 32), 'hex'), 1800000011007),
+         ('key_2', 'acme', 'viewer', '', decode(repeat('ff', 32), 'hex'), 1700000000999)",
+    );
+    let store = plain.open().unwrap();
+    let mut reader = store.reader().unwrap();
+    let all = Wanted { shelf: Shelf::Key, tenant: None, pick: Pick::All { after: None }, limit: 10 };
+    let docs = reader.docs(&all).unwrap();
+    let acme: Tenant = "acme".parse().unwrap();
+    let places: Vec<_> = docs.iter().map(|doc| (doc.id.as_str(), &doc.tenant, doc.version)).collect();
+    assert_eq!(
+        places,
+        [("0a".repeat(32).as_str(), &Tenant::default(), 1), ("ff".repeat(32).as_str(), &acme, 1)]
+    );
+    assert_eq!((docs[0].leaf.order, docs[0].leaf.topic.as_deref()), (1_800_000_011_007, Some("key_1")));
+    assert_eq!(docs[0].updated_at, Time::from_millis(1_800_000_011_007));
+    let bodies: Vec<serde_json::Value> =
+        docs.iter().map(|doc| serde_json::from_str(&doc.leaf.body).unwrap()).collect();
+    assert_eq!(
+        bodies,
+        [
+            serde_json::json!({
+                "id": "key_1", "role": "admin", "label": "the 'first' \"one\"", "created_by": "pombo",
+                "created_at": "2027-01-15T08:00:11.007Z",
+            }),
+            serde_json::json!({
+                "id": "key_2", "role": "viewer", "label": "", "created_by": "pombo",
+                "created_at": "2023-11-14T22:13:20.999Z",
+            }),
+        ]
+    );
+    assert_eq!(plain.database.ask("SELECT to_regclass('pombo.api_key') IS NULL"), "t");
+}
+
+#[test] // REQ DL-1, fault 57
+fn what_was_dead_in_schema_1_is_a_dead_letter_with_its_cause() {
+    let plain = Plain::on(Cluster::shared(), "CREATEROLE");
+    psql(&plain.url(), SCHEMA_1).unwrap();
+    // 5,000 that failed for two reasons, one that expired, one that was sent, one that failed and was given up.
+    plain.database.ask(
+        "SET search_path = pombo;
+         INSERT INTO queue (digest, tenant, lane, channel, destination, campaign) OVERRIDING SYSTEM VALUE
+         VALUES ('1', 'default', 'default', 'crm', 'a', ''), ('2', 'acme', 'default', 'crm', 'a', '');
+         INSERT INTO message (key, nonce, queue, priority, due, recipient, batch, tenant, body)
+         SELECT (470000::bigint << 40) + n, n, 1 + n / 5002, 5, 0, 0, 0, CASE n / 5002 WHEN 0 THEN 'default' ELSE 'acme' END,
+                '{\"to\":\"ana\"}' FROM generate_series(1, 5003) n;
+         INSERT INTO history (key, started_at, finished_at, batch, seq, outcome, round, number, attempts, crashes, doubtful,
+                              tenant, reason, failure)
+         SELECT key, 0, nonce, 0, 0, CASE nonce WHEN 5001 THEN 11 WHEN 5002 THEN 1 ELSE 3 END, 0, 1, 1, 0, false, tenant,
+                CASE nonce WHEN 5001 THEN 3 WHEN 5002 THEN NULL ELSE 1 END,
+                CASE WHEN nonce <> 5002 THEN json_build_object('verdict', 'permanent', 'category', 'not_found', 'text',
+                  CASE nonce % 5 WHEN 0 THEN 'no such thing' ELSE 'no such user as ' || 10000 + nonce END) END
+         FROM message;
+         INSERT INTO history (key, started_at, finished_at, batch, seq, outcome, round, number, attempts, crashes, doubtful,
+                              tenant, actor)
+         SELECT key, 0, 0, 0, 1, 12, 0, 0, 1, 0, false, tenant, 'ana' FROM message WHERE nonce = 5003;
+         ALTER TABLE queue ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+         ALTER TABLE message ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+         ALTER TABLE history ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;",
+    );
+    let store = plain.open().unwrap();
+    let mut reader = store.reader().unwrap();
+    let groups = reader.groups(&Tenant::default(), 10).unwrap();
+    let seen: Vec<_> =
+        groups.iter().map(|group| (group.category.as_str(), group.text.as_str(), group.count)).collect();
+    let expected = [
+        ("not_found", "no such user as #", 4_000),
+        ("not_found", "no such thing", 1_000),
+        ("expired", "", 1),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(groups[0].newest.nonce(), 4_999);
+    for group in &groups {
+        let of_cause = Filter { cause: Some(group.id), ..Filter::default() };
+        let found = reader.page(&of_cause, None, 3).unwrap().lines.len() as u64;
+        assert_eq!(found, group.count.min(3), "the table and the message agree on the cause");
+    }
+    assert_eq!(reader.groups(&"acme".parse().unwrap(), 10).unwrap(), []);
+    let bound = "SELECT bool_and(relforcerowsecurity) FROM pg_class
+        WHERE relnamespace = 'pombo'::regnamespace AND relname IN ('queue', 'message', 'history', 'dead_letter')";
+    assert_eq!(plain.database.ask(bound), "t");
+}
