@@ -32,7 +32,7 @@ const ADDRESSES_MAX: usize = 4;
 
 /// What of a success the caller needs. A refusal is always read, as far as it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
+pub enum Need {
     /// Its head says all: the body is read only so that the connection can be used again.
     Head,
     /// What counts stands in its body.
@@ -41,23 +41,23 @@ pub(crate) enum Need {
 
 /// An answer, as far as it was read.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Vec<u8>,
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
     /// The body was read to its end.
-    pub(crate) whole: bool,
+    pub whole: bool,
 }
 
 /// The certificate by which we show who we are, with its key.
 #[derive(Debug)]
-pub(crate) struct Identity {
-    pub(crate) chain: Vec<CertificateDer<'static>>,
-    pub(crate) key: PrivateKeyDer<'static>,
+pub struct Identity {
+    pub chain: Vec<CertificateDer<'static>>,
+    pub key: PrivateKeyDer<'static>,
 }
 
 #[derive(Clone)]
-pub(crate) struct Client {
+pub struct Client {
     guard: Guard,
     resolver: Resolver,
     tls: TlsConnector,
@@ -72,7 +72,8 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    pub(crate) fn new(
+    /// A client that trusts `roots`, and shows that certificate where it is asked for one.
+    pub fn new(
         guard: Guard,
         resolver: Resolver,
         roots: RootCertStore,
@@ -92,7 +93,7 @@ impl Client {
     }
 
     /// The same client, for answers that may be longer than most.
-    pub(crate) fn reading_up_to(self, body_bytes_max: usize) -> Client {
+    pub fn reading_up_to(self, body_bytes_max: usize) -> Client {
         Client { body_bytes_max, ..self }
     }
 
@@ -102,7 +103,7 @@ impl Client {
     ///
     /// `Err` is how the attempt ended without an answer: unreachable if no byte of the request left us,
     /// doubtful if one may have.
-    pub(crate) async fn call(
+    pub async fn call(
         &self,
         url: &Url,
         request: Request<Full<Bytes>>,
@@ -219,7 +220,7 @@ async fn within<T>(timer: Pin<&mut Sleep>, work: impl Future<Output = T>) -> Opt
 }
 
 /// The certificates that we trust: the web's, and those in `file` besides.
-pub(crate) fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
+pub fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let Some(file) = file else { return Ok(roots) };
     let before = roots.len();

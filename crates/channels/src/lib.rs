@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use pombo_kernel::id::MessageId;
 use pombo_kernel::reply::Reply;
+use pombo_kernel::signature::SigningKey;
 use pombo_kernel::time::Time;
 
 mod answer;
-mod client;
+pub mod client;
 pub mod evolution;
-pub mod guard;
+pub use pombo_kernel::guard;
 mod line;
 pub mod null;
 mod pool;
@@ -40,6 +41,8 @@ pub struct Envelope {
     pub content: String,
     /// The caller's own id for it; for a claim, the claim's.
     pub reference: Option<String>,
+    /// Who signs it, where the channel signs and these are meant instead of its own.
+    pub signers: Vec<SigningKey>,
 }
 
 /// Leaves out whom it is for and what it says.

@@ -44,6 +44,7 @@ mod tests {
             to: "canary".to_owned(),
             content: "canary".to_owned(),
             reference: Some("canary".to_owned()),
+            signers: Vec::new(),
         };
         for _ in 0..3 {
             let reply = null.send(&envelope, Duration::ZERO).await;

@@ -175,8 +175,9 @@ impl Webhook {
         let id = if own { key.clone() } else { envelope.id.to_string() };
         let timestamp = envelope.now.millis().div_euclid(1000);
         let written = timestamp.to_string();
-        if !self.keys.is_empty()
-            && let Ok(signature) = HeaderValue::try_from(sign(&self.keys, &id, &written, body))
+        let keys = if envelope.signers.is_empty() { &self.keys } else { &envelope.signers };
+        if !keys.is_empty()
+            && let Ok(signature) = HeaderValue::try_from(sign(keys, &id, &written, body))
         {
             headers.insert(WEBHOOK_SIGNATURE, signature);
         }
@@ -221,7 +222,31 @@ mod tests {
             to: to.to_owned(),
             content: content.to_string(),
             reference: None,
+            signers: Vec::new(),
         }
+    }
+
+    #[test] // REQ ML-7
+    fn whoever_a_message_names_signs_it_instead_of_the_channel() {
+        let key = |text: &str| SigningKey::from_secret(&Secret::new(text)).unwrap();
+        let own = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+        let others =
+            ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8="];
+        let settings = WebhookSettings { secret: Some(Secret::new(own)), ..WebhookSettings::default() };
+        let webhook = Webhook::new(&settings).unwrap();
+        let signed = |signers: Vec<SigningKey>| {
+            let content = serde_json::json!({"body": {"a": 1}});
+            let envelope = Envelope { signers, ..envelope("https://x/", &content) };
+            let (_, request) = webhook.request(&envelope).unwrap();
+            request.headers()[WEBHOOK_SIGNATURE].to_str().unwrap().to_owned()
+        };
+        let is_by = |secret: &str, header: &str| {
+            pombo_kernel::signature::verify(&key(secret), "k", "1700000000", br#"{"a":1}"#, header)
+        };
+        let usual = signed(Vec::new());
+        assert!(is_by(own, &usual) && !is_by(others[0], &usual));
+        let named = signed(others.map(key).into());
+        assert!(others.iter().all(|secret| is_by(secret, &named)) && !is_by(own, &named));
     }
 
     proptest! {

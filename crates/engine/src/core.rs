@@ -376,6 +376,16 @@ pub fn may_send(lease: &Lease, term: Term, claimed: &Claimed, now: Time) -> bool
     lease.allows(term, now) && claimed.message.expires_at.is_none_or(|deadline| deadline > now)
 }
 
+/// What the provider is shown, to recognise a repeat by: stable for every attempt of one round, and of the next while
+/// nobody knows what came of the first.
+pub fn idempotency_key(claimed: &Claimed) -> String {
+    let id = claimed.message.id;
+    match claimed.progress.keyed {
+        0 => id.to_string(),
+        round => format!("{id}-{round}"),
+    }
+}
+
 /// The channels whose pace is bounded.
 fn rates(setup: &Setup) -> Arc<Rates> {
     let bounded = setup.channels.values().filter_map(|it| Some((it.name.clone(), it.care.rate?)));

@@ -148,7 +148,7 @@ pub fn finding(channel: &ChannelSetup, health: Health, now: Time) -> Option<Find
     let destination = match &channel.destination {
         Destination::Fixed(name) => Some(name.clone()),
         Destination::Sender { .. } => None,
-        Destination::Host | Destination::Recipient => return None,
+        Destination::Host | Destination::Recipient | Destination::Each => return None,
     };
     let place = Place { channel: channel.name.clone(), destination };
     let (block, sign) = match health {
@@ -172,6 +172,14 @@ pub fn finding(channel: &ChannelSetup, health: Health, now: Time) -> Option<Find
         }
     };
     Some(Finding { place, block, vitals: vitals(Some(channel), sign, None) })
+}
+
+/// What a reply that is not an acceptance means and says, for a person who asked how a provider is.
+pub fn in_words(channel: &ChannelSetup, reply: Reply, now: Time) -> String {
+    match outcome(Some(channel), End::Reply(reply), now) {
+        (Outcome::Failed(failure), _) => format!("{}: {}", failure.meaning.category, failure.summary),
+        (Outcome::Sent(_), _) => "it took a message".to_owned(),
+    }
 }
 
 /// The policy that applies to this message: its channel's, with what the message itself asked for.
@@ -198,8 +206,9 @@ fn outcome(channel: Option<&ChannelSetup>, end: End, now: Time) -> (Outcome, Opt
     let meaning = channel.and_then(|channel| channel.rules.classify(&reply)).unwrap_or_else(not_configured);
     let heard = if matches!(reply, Reply::Refused(_)) { Heard::Provider } else { Heard::Nobody };
     // Where each destination has a server of its own, what one has against us says nothing of the others.
-    let apart =
-        channel.is_some_and(|it| matches!(it.destination, Destination::Host | Destination::Recipient));
+    let apart = channel.is_some_and(|it| {
+        matches!(it.destination, Destination::Host | Destination::Recipient | Destination::Each)
+    });
     let scope = if apart && heard == Heard::Provider { Scope::Destination } else { meaning.scope };
     let meaning = Meaning { scope, ..meaning };
     let code = read::code(&reply);

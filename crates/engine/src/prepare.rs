@@ -1,4 +1,4 @@
-//! What a channel gets to see: a template filled in, attachments put back.
+//! What a channel gets to see: a template filled in, attachments put back, a subscriber looked up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,12 @@ use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::{Json, Message};
 use pombo_kernel::name::{TemplateName, Tenant};
 use pombo_kernel::reply::{Fault, FaultKind};
+use pombo_kernel::setup::EVENTS;
+use pombo_kernel::signature::SigningKey;
+use pombo_kernel::subscription::Subscription;
 use pombo_kernel::template::Compiled;
+use pombo_kernel::time::Time;
+use pombo_store::shelf::Shelf;
 use pombo_store::{Store, StoreError};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -38,7 +43,17 @@ impl Default for Bench {
 /// Content as the channel takes it, and the room that it occupies.
 pub(crate) struct Prepared<'a> {
     pub(crate) content: String,
+    /// Where it goes, if not where the message says.
+    pub(crate) to: Option<String>,
+    /// Who signs it, if not the channel.
+    pub(crate) signers: Vec<SigningKey>,
     _room: Option<SemaphorePermit<'a>>,
+}
+
+impl Prepared<'_> {
+    fn of(content: String) -> Self {
+        Prepared { content, to: None, signers: Vec::new(), _room: None }
+    }
 }
 
 /// Why there is nothing to send.
@@ -65,15 +80,39 @@ impl Bench {
         store: &dyn Store,
         message: &Message,
         kind: ChannelKind,
+        now: Time,
     ) -> Result<Prepared<'_>, Unprepared> {
+        if message.queue.channel.as_str() == EVENTS {
+            return self.address(store, message, now).await;
+        }
         if let Some(template) = &message.body.template {
             let content = self.render(store, message, template, kind).await?;
-            return Ok(Prepared { content: content.to_string(), _room: None });
+            return Ok(Prepared::of(content.to_string()));
         }
         let Some(content) = &message.body.content else {
-            return Ok(Prepared { content: "null".to_owned(), _room: None });
+            return Ok(Prepared::of("null".to_owned()));
         };
         self.put_back(store, content, kind).await
+    }
+
+    /// An event for a subscriber, to wherever they want it now, signed with what they know now.
+    async fn address(
+        &self,
+        store: &dyn Store,
+        message: &Message,
+        now: Time,
+    ) -> Result<Prepared<'_>, Unprepared> {
+        let (tenant, id) = (message.queue.tenant.clone(), message.body.to.clone());
+        let doc = store.doc(Shelf::Webhook, tenant, id).await?;
+        let subscription = doc.and_then(|doc| Subscription::read(&doc.leaf.body));
+        let gone = |what: &str| fault(FaultKind::WebhookRemoved, format!("the webhook {what}"));
+        let subscription = subscription.ok_or_else(|| gone("was removed"))?;
+        if let Some(disabled) = &subscription.disabled {
+            return Err(gone(&format!("is disabled: {}", disabled.reason)));
+        }
+        let content = message.body.content.as_ref().map_or("null", Json::text).to_owned();
+        let (signers, to) = (subscription.signers(now), Some(subscription.url));
+        Ok(Prepared { to, signers, ..Prepared::of(content) })
     }
 
     async fn render(
@@ -131,7 +170,7 @@ impl Bench {
         content: &Json,
         kind: ChannelKind,
     ) -> Result<Prepared<'_>, Unprepared> {
-        let as_it_is = || Prepared { content: content.text().to_owned(), _room: None };
+        let as_it_is = || Prepared::of(content.text().to_owned());
         if attachment::field(kind).is_none() || !content.text().contains("\"blob\"") {
             return Ok(as_it_is());
         }
@@ -149,7 +188,7 @@ impl Bench {
         attachment::put_back(kind, &mut value, |digest| found.get(&digest).cloned()).map_err(|digest| {
             fault(FaultKind::BadContent, format!("the attachment {digest} is no longer stored"))
         })?;
-        Ok(Prepared { content: value.to_string(), _room: Some(room) })
+        Ok(Prepared { _room: Some(room), ..Prepared::of(value.to_string()) })
     }
 
     fn templates(&self) -> MutexGuard<'_, HashMap<Edition, Arc<Compiled>>> {

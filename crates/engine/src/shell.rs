@@ -11,7 +11,6 @@ use pombo_kernel::classify::Verdict;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::Next;
-use pombo_kernel::message::Message;
 use pombo_kernel::name::{ChannelName, LaneName};
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::Setup;
@@ -20,7 +19,7 @@ use pombo_store::{Ask, Claimed, NodeId, Settled, Settlement, Store, StoreError};
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::{error, info, warn};
 
-use crate::core::{Core, Effect, Event, HEARTBEAT, LEASE, Lease, Term, may_send};
+use crate::core::{Core, Effect, Event, HEARTBEAT, LEASE, Lease, Term, idempotency_key, may_send};
 use crate::prepare::{Bench, Unprepared};
 
 /// What sends through each channel.
@@ -255,7 +254,8 @@ impl Hands {
             let text = "the channel has no sender".to_owned();
             return Ok(Reply::Unreachable(Fault { kind: FaultKind::NotConfigured, text }));
         };
-        let prepared = match self.bench.prepare(&*self.store, &claimed.message, kind).await {
+        let now = self.clock.now();
+        let prepared = match self.bench.prepare(&*self.store, &claimed.message, kind, now).await {
             Ok(prepared) => prepared,
             Err(Unprepared::Fault(fault)) => return Ok(Reply::Unreachable(fault)),
             Err(Unprepared::Store(error)) => return Err(Unsent::Store(error)),
@@ -266,11 +266,12 @@ impl Hands {
         }
         let envelope = Envelope {
             id: claimed.message.id,
-            idempotency_key: idempotency_key(&claimed.message, claimed.progress.keyed),
+            idempotency_key: idempotency_key(claimed),
             now,
-            to: claimed.message.body.to.clone(),
+            to: prepared.to.unwrap_or_else(|| claimed.message.body.to.clone()),
             content: prepared.content,
             reference: claimed.message.body.reference.clone(),
+            signers: prepared.signers,
         };
         let sending = AssertUnwindSafe(async { channel.send(&envelope, timeout).await }).catch_unwind();
         Ok(match tokio::time::timeout(timeout + MARGIN, sending).await {
@@ -311,14 +312,6 @@ impl Hands {
     }
 }
 
-/// Stable for every attempt of one round, and of the next while nobody knows what came of the first.
-fn idempotency_key(message: &Message, keyed: u16) -> String {
-    match keyed {
-        0 => message.id.to_string(),
-        round => format!("{}-{round}", message.id),
-    }
-}
-
 /// One line a decision. Successes are counted, not logged, unless somebody looks closely.
 fn log(settlement: &Settlement, settled: Settled) {
     let message_id = settlement.key.message;
@@ -355,7 +348,7 @@ mod tests {
 
     use pombo_channels::BoxFuture;
     use pombo_kernel::id::{MessageId, MessageKey};
-    use pombo_kernel::message::{Body, ClaimId, ClaimKey, Priority, Progress, QueueName};
+    use pombo_kernel::message::{Body, ClaimId, ClaimKey, Message, Priority, Progress, QueueName};
     use pombo_kernel::name::Tenant;
     use pombo_kernel::reply::Receipt;
     use pombo_kernel::time::Time;

@@ -13,6 +13,7 @@ use pombo_kernel::block::BlockKind;
 use pombo_kernel::breaker;
 use pombo_kernel::classify::Rules;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::guard::Guard;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
@@ -95,6 +96,8 @@ fn setup(on_unknown_outcome: OnUnknownOutcome) -> Arc<Setup> {
         lanes: BTreeMap::from([("default".parse().unwrap(), LaneSetup { workers: 2 })]),
         routes: Vec::new(),
         limits: Limits::default(),
+        subscribers: Guard::default(),
+        claims: Policy::claims(),
     })
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use pombo_engine::core::{Core, Effect, Event, HEARTBEAT, LEASE, may_send};
 use pombo_kernel::classify::Rules;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::guard::Guard;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
@@ -43,6 +44,8 @@ fn setup() -> Arc<Setup> {
         lanes: BTreeMap::from([(lane(), LaneSetup { workers: 2 })]),
         routes: Vec::new(),
         limits: Limits::default(),
+        subscribers: Guard::default(),
+        claims: Policy::claims(),
     })
 }
 

@@ -12,6 +12,7 @@ use pombo_engine::core::{Core, Effect, Event};
 use pombo_kernel::attachment::Blob;
 use pombo_kernel::classify::{Rules, Verdict};
 use pombo_kernel::dice::Dice;
+use pombo_kernel::guard::Guard;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
@@ -22,10 +23,11 @@ use pombo_kernel::message::{
 use pombo_kernel::name::{LaneName, Tenant};
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Receipt, Reply};
-use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
+use pombo_kernel::setup::{Care, ChannelSetup, Destination, EVENTS, LaneSetup, Limits, Setup};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::memory::Memory;
+use pombo_store::shelf::{Expect, Leaf, Shelf, Shelve};
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{Claimed, NodeId, Store, Story};
@@ -84,6 +86,8 @@ fn setup() -> Setup {
         lanes: BTreeMap::from([("default".parse().unwrap(), LaneSetup { workers: 2 })]),
         routes: Vec::new(),
         limits: Limits::default(),
+        subscribers: Guard::default(),
+        claims: Policy::claims(),
     }
 }
 
@@ -310,4 +314,61 @@ fn a_message_whose_template_cannot_be_read_just_now_is_given_back_uncharged() {
     core.step(Event::Released(vec![key]), now, &mut dice);
     assert_eq!(core.in_flight(), 0);
     assert!(core.step(Event::Unsent { key }, now, &mut dice).is_empty());
+}
+
+/// Keeps where it was to send, and how many sign it.
+#[derive(Debug, Default)]
+struct Addressed(Mutex<Vec<(String, usize)>>);
+
+impl Channel for Addressed {
+    fn send<'a>(&'a self, envelope: &'a Envelope, _: Duration) -> BoxFuture<'a, Reply> {
+        self.0.lock().unwrap().push((envelope.to.clone(), envelope.signers.len()));
+        Box::pin(async { Reply::Accepted(Receipt::default()) })
+    }
+}
+
+#[tokio::test] // REQ ML-7
+async fn an_event_goes_where_its_subscriber_is_now_and_nowhere_once_there_is_none() {
+    for mut world in World::on_each_store() {
+        let events = ChannelSetup {
+            name: EVENTS.parse().unwrap(),
+            kind: ChannelKind::Webhook,
+            ..(*world.setup.channels["mail"]).clone()
+        };
+        world.setup.channels.insert(events.name.clone(), Arc::new(events));
+        let body =
+            |to: &str| Body { to: to.into(), content: Some(json!({"body": 1}).into()), ..Body::default() };
+        let shelve = async |id: &str, leaf: Option<&Value>| {
+            let leaf = leaf.map(|body| Leaf { order: 0, topic: None, due: None, body: body.to_string() });
+            let (tenant, id) = (Tenant::default(), id.to_owned());
+            let wish = Shelve { shelf: Shelf::Webhook, tenant, id, expect: Expect::Any, leaf, record: None };
+            world.store.shelve(vec![wish]).await.unwrap();
+        };
+        let secret = |n: u8| json!({"secret": pombo_kernel::signature::secret(&[n; 32])});
+        let mut subscription = json!({"url": "https://old.example/", "secrets": [secret(1), secret(2)], "since": 0,
+            "created_at": "2026-01-31T10:20:30.000Z"});
+        shelve("whk_1", Some(&subscription)).await;
+        let goes = world.accept(EVENTS, body("whk_1"), Vec::new()).await;
+        let removed = world.accept(EVENTS, body("whk_2"), Vec::new()).await;
+        subscription["url"] = json!("https://new.example/");
+        shelve("whk_1", Some(&subscription)).await;
+        subscription["disabled"] = json!({"at": "2026-01-31T10:20:30.000Z", "reason": "enough"});
+        shelve("whk_3", Some(&subscription)).await;
+        let disabled = world.accept(EVENTS, body("whk_3"), Vec::new()).await;
+
+        let channel = Arc::new(Addressed::default());
+        let channels = [(EVENTS.parse().unwrap(), channel.clone() as Arc<dyn Channel>)].into();
+        let setup = Arc::new(world.setup.clone());
+        let engine = Engine::start(world.store.clone(), setup, channels, Arc::new(Noon), 1, &[]);
+        assert_eq!(world.ended(goes).await.state.name(), StateName::Sent);
+        for (id, why) in [(removed, "the webhook was removed"), (disabled, "the webhook is disabled: enough")]
+        {
+            let story = world.ended(id).await;
+            assert!(matches!(story.state, State::Failed { reason: FailureReason::PermanentError, .. }));
+            let failure = story.attempts[0].failure.as_ref().unwrap();
+            assert_eq!((failure.category.as_str(), failure.text.as_str()), ("webhook_removed", why));
+        }
+        assert_eq!(*channel.0.lock().unwrap(), [("https://new.example/".to_owned(), 2)]);
+        engine.stop(Duration::from_secs(5)).await;
+    }
 }

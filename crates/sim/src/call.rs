@@ -9,6 +9,7 @@ use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::time::Time;
+use pombo_store::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
 use pombo_store::{
     Accepted, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Place, Settled, Settlement, Store,
     StoreError,
@@ -34,6 +35,9 @@ pub(crate) enum Call {
     Release { keys: Vec<ClaimKey>, tries: u32 },
     Accept { drafts: Vec<Draft>, tries: u32 },
     Cancel(MessageId),
+    Rule(Ruling),
+    Edit(Edit),
+    Hasten(MessageId),
     Hold(Place, Time),
     Examine(Finding),
     Lift(Place),
@@ -47,6 +51,9 @@ pub(crate) enum Answered {
     Settled(Result<Vec<Settled>, StoreError>),
     Accepted(Result<Vec<Result<Accepted, Conflict>>, StoreError>),
     Cancelled(Result<Cancelled, StoreError>),
+    Ruled(Result<Verdicts, StoreError>),
+    Edited(Result<Edited, StoreError>),
+    Hastened(Result<Hastened, StoreError>),
     Lifted(Result<bool, StoreError>),
 }
 
@@ -71,6 +78,9 @@ impl Pending {
                 Call::Release { keys, .. } => Answered::Settled(store.release(keys).await),
                 Call::Accept { drafts, .. } => Answered::Accepted(store.accept(drafts).await),
                 Call::Cancel(id) => Answered::Cancelled(store.cancel(Tenant::default(), id, ana()).await),
+                Call::Rule(ruling) => Answered::Ruled(store.rule(ruling).await),
+                Call::Edit(edit) => Answered::Edited(store.edit(edit).await),
+                Call::Hasten(id) => Answered::Hastened(store.hasten(Tenant::default(), id, ana()).await),
                 Call::Hold(place, now) => {
                     let reason = "maintenance".into();
                     let block = Block::operator(reason, now);
@@ -95,7 +105,7 @@ impl Pending {
     }
 }
 
-fn ana() -> Actor {
+pub(crate) fn ana() -> Actor {
     Actor("ana".into())
 }
 
@@ -110,6 +120,9 @@ impl Call {
             Call::Release { .. } => "release",
             Call::Accept { .. } => "accept",
             Call::Cancel(_) => "cancel",
+            Call::Rule(_) => "rule",
+            Call::Edit(_) => "edit",
+            Call::Hasten(_) => "hasten",
             Call::Hold(..) => "hold",
             Call::Examine(_) => "examine",
             Call::Lift(_) => "lift",

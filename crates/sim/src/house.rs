@@ -21,8 +21,8 @@ use pombo_store::shelf::{Shelve, Shelved};
 use pombo_store::shell::{Shell, Writer};
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    Accepted, ApiKey, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Pause, Place, Put, Reported,
-    Settled, Settlement, StoreError,
+    Accepted, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Pause, Place, Put, Reported, Settled,
+    Settlement, StoreError,
 };
 
 /// A core whose durable part outlives its process.
@@ -293,10 +293,6 @@ impl<C: Core> Core for Fallible<C> {
         now: Time,
     ) -> Result<Put, StoreError> {
         self.core.put_template(tenant, name, template, by, now)
-    }
-
-    fn add_key(&mut self, key: ApiKey, now: Time) -> Result<(), StoreError> {
-        self.core.add_key(key, now)
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {

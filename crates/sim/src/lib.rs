@@ -73,7 +73,7 @@ pub fn run(seed: u64, show: Show) -> Result<Passed, Box<Failed>> {
 
 fn play<C: Lasting>(seed: u64, store: &'static str, show: Show) -> Result<Passed, Box<Failed>> {
     let mut dice = Dice::seeded(seed);
-    let plan = Plan::roll(&mut dice);
+    let plan = Plan::roll(&mut dice, &mut Dice::seeded(!seed));
     let mut trace = Trace::new(show);
     trace.note(0, format_args!("{} nodes, {:?}", plan.nodes, plan.faults));
     let failed = |violation, trace: Trace| {

@@ -5,6 +5,7 @@
 
 mod claims;
 mod expect;
+mod letters;
 mod walls;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,16 +13,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use pombo_kernel::id::MessageId;
-use pombo_kernel::message::{Message, Progress, State, StateName};
+use pombo_kernel::message::{Actor, Message, Progress, State, StateName};
 use pombo_kernel::name::{LaneName, Tenant};
 use pombo_kernel::time::Time;
 use pombo_store::audit::{Event, Record};
 use pombo_store::core::Reading;
+use pombo_store::dead::{Deed, Revision, What};
 use pombo_store::{Counted, Filter, Place, StoreError};
 
 use crate::plan::Plan;
 pub(crate) use claims::Holder;
 use claims::{Claim, Start};
+use letters::Desk;
 use walls::Walls;
 
 /// A promise that did not hold.
@@ -82,14 +85,24 @@ struct Tale {
     message: Arc<Message>,
     state: StateName,
     due: Time,
-    /// Attempts that counted, and deaths of the sender in a row.
-    attempts: u16,
-    crashes: u16,
-    /// Some attempt failed and may have been sent all the same.
-    doubtful: bool,
+    progress: Progress,
+    /// Why it failed, when it last did.
+    reason: String,
+    /// When its round began.
+    round_since: Time,
+    /// Where it stands among others of its ordering key: the position of the record that put it there.
+    turn: u64,
+    /// It says something else since it failed.
+    edited: bool,
+    revisions: Vec<Revision>,
+    deeds: Vec<Deed>,
     claims: Vec<Claim>,
-    /// How often the provider took it.
-    taken: usize,
+    /// How many results were recorded.
+    results: usize,
+    /// How often it failed.
+    failures: u64,
+    /// How often the provider took it, by the round whose key it was shown.
+    taken: BTreeMap<u16, usize>,
 }
 
 #[derive(Debug)]
@@ -102,6 +115,7 @@ pub(crate) struct Oracle {
     /// Where an operator's block stands.
     held: BTreeSet<Place>,
     walls: Walls,
+    desk: Desk,
     holders: BTreeMap<Holder, claims::Hands>,
     /// Whether the clock has jumped, after which leases mean less.
     jumped: bool,
@@ -124,6 +138,7 @@ impl Oracle {
             by_idempotency: BTreeMap::new(),
             held: BTreeSet::new(),
             walls: Walls::default(),
+            desk: Desk::default(),
             holders: BTreeMap::new(),
             jumped: false,
         }
@@ -207,6 +222,9 @@ impl Oracle {
     }
 
     fn take_in_act(&mut self, record: &Record) -> Checked {
+        if record.event == Event::OperationStarted {
+            return self.desk.sweep(record);
+        }
         let Ok(channel) = record.channel.parse() else { return Ok(()) };
         let place = Place { channel, destination: field(&record.detail, "destination").map(Into::into) };
         let kind = field(&record.detail, "kind").unwrap_or_default();
@@ -242,14 +260,16 @@ impl Oracle {
         record: &Record,
     ) -> Checked {
         if record.event == Event::Accepted {
-            return self.take_in_accepted(reader, id, record);
+            return self.take_in_accepted(reader, id, position, record);
         }
         self.check_turn(id, record)?;
         let Some(tale) = self.tales.get_mut(&id) else {
             return broken(12, format_args!("a record of a message that was never accepted: {record:?}"));
         };
         let name = tale.message.body.reference.clone().unwrap_or_default();
-        hold!(3, !is_end(tale.state), "{name} was {}, and then: {record:?}", tale.state);
+        let deed = matches!(record.event, Event::Reprocessed | Event::Discarded | Event::Edited);
+        let lasts = if is_end(tale.state) { deed && tale.state == StateName::Failed } else { !deed };
+        hold!(3, lasts, "{name} was {}, and then: {record:?}", tale.state);
         hold!(12, record.from == Some(tale.state), "{name} was {}, and then: {record:?}", tale.state);
         let Some(to) = record.to else { return broken(12, format_args!("nowhere to: {record:?}")) };
         match record.event {
@@ -263,15 +283,16 @@ impl Oracle {
                 );
                 let alive = tale.message.expires_at.is_none_or(|deadline| deadline > record.at);
                 hold!(8, alive, "{name} was claimed after its deadline, at {}", record.at);
-                tale.claims.push(Claim::new(position, Start::Claimed));
+                tale.begin_claim(position, Start::Claimed);
             }
             Event::TakenOver => {
                 tale.end_claim(record.event);
-                tale.claims.push(Claim::new(position, Start::TakenOver));
+                tale.begin_claim(position, Start::TakenOver);
             }
             Event::Sent | Event::RetryScheduled | Event::Failed | Event::Held => {
                 tale.check_result(&self.plan, record)?;
                 let heard = tale.claims.last().and_then(|claim| claim.heard);
+                tale.results += 1;
                 tale.end_claim(record.event);
                 if let Some((said, _)) = heard {
                     self.walls.heard(&self.plan, &tale.message.queue, id, said, record.at);
@@ -285,8 +306,17 @@ impl Oracle {
             Event::Expired => {
                 let late = tale.message.expires_at.is_some_and(|deadline| deadline <= record.at);
                 hold!(8, late, "{name} expired at {}, before its deadline", record.at);
+                tale.progress.steps += 1;
             }
-            Event::Cancelled => {}
+            Event::Cancelled => {
+                tale.progress.steps += 1;
+                let by = Actor(record.actor.clone());
+                tale.deeds.push(Deed { at: record.at, what: What::Cancelled, by, note: None });
+            }
+            Event::Reprocessed | Event::Discarded | Event::Edited => {
+                tale.check_deed(&mut self.desk, position, record)?;
+            }
+            Event::Hastened => tale.check_hastened(record)?,
             _ => return broken(3, format_args!("nothing here does that: {record:?}")),
         }
         if record.event != Event::Claimed {
@@ -295,16 +325,27 @@ impl Oracle {
         let lawful = match record.event {
             Event::Claimed | Event::TakenOver => StateName::Sending,
             Event::Sent => StateName::Sent,
-            Event::Failed | Event::Expired => StateName::Failed,
+            Event::Failed | Event::Expired | Event::Edited => StateName::Failed,
             Event::Cancelled => StateName::Cancelled,
+            Event::Discarded => StateName::Discarded,
             _ => StateName::Pending,
         };
         hold!(12, to == lawful, "{name}: {record:?}");
+        if matches!(record.event, Event::Failed | Event::Expired) {
+            tale.reason = field(&record.detail, "reason").unwrap_or_default().to_owned();
+            tale.failures += 1;
+        }
         tale.state = to;
         Ok(())
     }
 
-    fn take_in_accepted(&mut self, reader: &mut impl Reading, id: MessageId, record: &Record) -> Checked {
+    fn take_in_accepted(
+        &mut self,
+        reader: &mut impl Reading,
+        id: MessageId,
+        position: u64,
+        record: &Record,
+    ) -> Checked {
         hold!(
             12,
             record.from.is_none() && record.to == Some(StateName::Pending),
@@ -322,14 +363,20 @@ impl Oracle {
         }
         let due = message.send_at.unwrap_or(record.at).max(record.at);
         let tale = Tale {
+            round_since: message.created_at(),
             message,
             state: StateName::Pending,
             due,
-            attempts: 0,
-            crashes: 0,
-            doubtful: false,
+            progress: Progress::default(),
+            reason: String::new(),
+            turn: position,
+            edited: false,
+            revisions: Vec::new(),
+            deeds: Vec::new(),
             claims: Vec::new(),
-            taken: 0,
+            results: 0,
+            failures: 0,
+            taken: BTreeMap::new(),
         };
         hold!(1, self.tales.insert(id, tale).is_none(), "{id} was accepted twice");
         Ok(())
@@ -342,7 +389,7 @@ impl Oracle {
         }
         let Some(tale) = self.tales.get(&id) else { return Ok(()) };
         if let Some(key) = &tale.message.ordering_key {
-            let earlier = self.tales.range(..id).map(|(_, tale)| tale);
+            let earlier = self.tales.values().filter(|other| other.turn < tale.turn);
             let mut waiting = earlier.filter(|tale| !is_end(tale.state));
             let before = waiting.find(|tale| tale.message.ordering_key.as_ref() == Some(key));
             hold!(
@@ -369,18 +416,22 @@ impl Oracle {
             story.state,
             tale.state
         );
-        let Progress { attempts, crashes, doubtful, .. } = story.progress;
-        hold!(
-            12,
-            (attempts, crashes, doubtful) == (tale.attempts, tale.crashes, tale.doubtful),
-            "{name} has {:?}, and by the audit {} attempts, {} crashes, a doubt: {}",
-            story.progress,
-            tale.attempts,
-            tale.crashes,
-            tale.doubtful
-        );
-        let allowed = tale.policy(&self.plan).attempts;
-        hold!(5, attempts <= allowed, "{name} had {attempts} attempts of {allowed}");
+        tale.check_progress(&name, story.progress)?;
+        let (attempts, allowed) = (story.progress.attempts, tale.policy(&self.plan).attempts);
+        // Once it is edited it may have another policy, for the next round.
+        hold!(5, tale.edited || attempts <= allowed, "{name} had {attempts} attempts of {allowed}");
+        let (deadline, should) = (story.message.expires_at, tale.message.expires_at);
+        hold!(8, deadline == should, "{name} expires at {deadline:?}, and should at {should:?}");
+        hold!(12, story.message == tale.message, "{name} is {:?}, not {:?}", story.message, tale.message);
+        let (results, should) = (story.attempts.len(), tale.results);
+        hold!(12, results == should, "{name} has {results} attempts on record, and by the audit {should}");
+        hold!(12, story.deeds == tale.deeds, "{name} has {:?}, not {:?}", story.deeds, tale.deeds);
+        let (version, should) = (story.version, tale.version());
+        hold!(12, version == should, "{name} is version {version}, and by the audit {should}");
+        if version > 1 {
+            let revisions = reader.revisions(&tenant(), id)?;
+            hold!(12, revisions == tale.revisions, "{name} said {revisions:?}, not {:?}", tale.revisions);
+        }
         match story.state {
             State::Pending { due } => {
                 hold!(12, due == tale.due, "{name} is due at {due}, and by the audit at {}", tale.due);
@@ -395,6 +446,10 @@ impl Oracle {
                     "{name} is under {claim:?}, which is not the last"
                 );
             }
+            State::Failed { reason, .. } => {
+                let (reason, should) = (reason.as_str(), &tale.reason);
+                hold!(12, reason == should, "{name} failed: {reason}, and by the audit {should}");
+            }
             _ => {}
         }
         Ok(())
@@ -404,12 +459,14 @@ impl Oracle {
     pub(crate) fn compare_all(&mut self, reader: &mut impl Reading) -> Checked {
         let mut before = None;
         let mut seen = BTreeMap::new();
+        let mut lines = Vec::new();
         loop {
             let page = reader.page(&Filter::default(), before, 1_000)?;
-            for line in page.lines {
+            for line in &page.lines {
                 let again = seen.insert(line.message.id, line.state.name());
                 hold!(1, again.is_none(), "{} is listed twice", self.name(line.message.id));
             }
+            lines.extend(page.lines);
             before = page.next;
             if before.is_none() {
                 break;
@@ -436,6 +493,7 @@ impl Oracle {
             verified.records,
             self.position
         );
+        self.check_letters(reader, &lines)?;
         self.check_tallies(reader)
     }
 
@@ -448,8 +506,10 @@ impl Oracle {
         for (what, count) in [
             (Counted::Accepted, self.tales.len() as u64),
             (Counted::Sent, in_state(StateName::Sent)),
-            (Counted::Failed, in_state(StateName::Failed)),
+            (Counted::Failed, self.tales.values().map(|tale| tale.failures).sum()),
             (Counted::Cancelled, in_state(StateName::Cancelled)),
+            (Counted::Discarded, in_state(StateName::Discarded)),
+            (Counted::Reprocessed, self.tales.values().map(|tale| u64::from(tale.progress.round)).sum()),
         ] {
             let told = counted.get(&what).copied().unwrap_or_default();
             hold!(1, told == count, "{} are {}, and {told} were counted", count, what.as_str());
@@ -485,7 +545,9 @@ impl Oracle {
     pub(crate) fn unfinished(&self) -> Vec<String> {
         let mut late = Vec::new();
         let mut stuck: BTreeSet<&str> = BTreeSet::new();
-        for (id, tale) in self.tales.iter().filter(|(_, tale)| !is_end(tale.state)) {
+        let mut live: Vec<_> = self.tales.iter().filter(|(_, tale)| !is_end(tale.state)).collect();
+        live.sort_by_key(|(_, tale)| tale.turn);
+        for (id, tale) in live {
             let queue = &tale.message.queue;
             let behind = walls::places(queue).iter().any(|place| self.held.contains(place));
             let order = tale.message.ordering_key.as_deref();

@@ -10,6 +10,7 @@ use pombo_kernel::breaker;
 use pombo_kernel::classify::Rules;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::flow::Rate;
+use pombo_kernel::guard::Guard;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::message::{Body, Draft, Idempotency, Priority, QueueName};
@@ -41,6 +42,8 @@ pub(crate) struct Faults {
     pub(crate) lost_acknowledgement: bool,
     pub(crate) cancel: bool,
     pub(crate) operator: bool,
+    /// Operators deal with dead letters, and let messages go at once.
+    pub(crate) letters: bool,
     /// Destinations are down for a while.
     pub(crate) outage: bool,
     /// Somebody asks providers how they are.
@@ -72,7 +75,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn roll(dice: &mut Dice) -> Plan {
+    /// Operators have dice of their own, so that a run without them goes as it went before there were any.
+    pub(crate) fn roll(dice: &mut Dice, operators: &mut Dice) -> Plan {
         let nodes = usize::try_from(dice.between(1, 3)).unwrap_or(1);
         let faults = Faults {
             node_crash: dice.one_in(2),
@@ -84,6 +88,7 @@ impl Plan {
             lost_acknowledgement: dice.one_in(2),
             cancel: dice.one_in(2),
             operator: dice.one_in(2),
+            letters: operators.one_in(2),
             outage: dice.one_in(2),
             asking: dice.one_in(2),
             slowest_hop: *dice.pick(&[20, 200, 2_000, 20_000, 80_000]),
@@ -157,7 +162,14 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
         let workers = u16::try_from(dice.between(1, 3)).unwrap_or(1);
         (lane.clone(), LaneSetup { workers })
     });
-    Setup { channels, lanes: lanes.collect(), routes: Vec::new(), limits: Limits::default() }
+    Setup {
+        channels,
+        lanes: lanes.collect(),
+        routes: Vec::new(),
+        limits: Limits::default(),
+        subscribers: Guard::default(),
+        claims: Policy::claims(),
+    }
 }
 
 /// Limits that a few messages can reach.

@@ -3,6 +3,7 @@
 mod calls;
 mod faults;
 mod lives;
+mod operators;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -249,6 +250,7 @@ impl<C: Lasting> World<C> {
             let name = record.message.map(|id| self.oracle.name(id)).unwrap_or_default();
             let event = record.event.as_str();
             self.note(format_args!("#{position} {event} {name} {} {}", record.channel, record.detail));
+            self.watch_letters(record);
         }
         hold!(0, goes_on, "the store can no longer be trusted");
         hold!(15, self.idle_turns < MOST_IDLE_TURNS, "the writer spins, and nothing comes of it");

@@ -14,6 +14,7 @@ use pombo_engine::core::{Core, Effect, Event, HEARTBEAT};
 use pombo_kernel::block::{Block, BlockKind};
 use pombo_kernel::classify::Rules;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::guard::Guard;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
@@ -151,6 +152,8 @@ fn setup(workers: u16) -> Arc<Setup> {
         lanes: BTreeMap::from([("default".parse().unwrap(), LaneSetup { workers })]),
         routes: Vec::new(),
         limits: Limits::default(),
+        subscribers: Guard::default(),
+        claims: Policy::claims(),
     })
 }
 

@@ -73,3 +73,40 @@ fn a_herd_after_an_outage_is_caught() {
 fn a_breaker_that_never_opens_is_caught() {
     check(Bug::BreakerNeverOpens, &[0]);
 }
+
+#[test]
+fn a_round_that_goes_on_counting_attempts_is_caught() {
+    check(Bug::AttemptsKept, &[5]);
+}
+
+#[test]
+fn a_new_key_for_what_was_perhaps_sent_is_caught() {
+    check(Bug::KeyForgotten, &[11]);
+}
+
+#[test]
+fn a_deadline_that_is_not_renewed_is_caught() {
+    check(Bug::DeadlineKept, &[8]);
+}
+
+#[test]
+fn a_reprocessed_message_that_overtakes_others_is_caught() {
+    check(Bug::PlaceKept, &[0]);
+}
+
+#[test]
+fn a_reprocessing_without_an_audit_record_is_caught() {
+    // The record is missed where the message is seen next: at the operator's answer, or when it is claimed while dead.
+    check(Bug::RulingUnrecorded, &[3, 12]);
+}
+
+#[test]
+fn a_cause_that_is_not_counted_down_is_caught() {
+    check(Bug::CauseMiscounted, &[1]);
+}
+
+#[test]
+fn a_ruling_against_a_document_that_has_changed_is_caught() {
+    // Where nothing was dead, only the operator who is told that it is done can know better.
+    check(Bug::DocumentIgnored, &[2, 4]);
+}

@@ -94,8 +94,9 @@ impl Signer {
     }
 
     /// The header to put before a mail of whole lines; nothing if the key cannot sign, which it then never can.
-    pub(super) fn header(&self, mail: &str, now: Time) -> Option<String> {
-        let (head, body) = mail.split_once("\r\n\r\n")?;
+    pub(super) fn header(&self, mail: &[u8], now: Time) -> Option<String> {
+        let end = mail.windows(4).position(|lines| lines == b"\r\n\r\n")?;
+        let (head, body) = (&mail[..end], &mail[end + 4..]);
         let fields = fields(head);
         let there = |name: &str| fields.iter().any(|(field, _)| field == name);
         let mut names: Vec<&str> = SIGNED.into_iter().filter(|name| there(name)).collect();
@@ -113,20 +114,24 @@ impl Signer {
             names.join(":\r\n  "),
         );
 
-        let mut signed = String::new();
+        let mut signed = Vec::new();
         for (i, name) in names.iter().enumerate() {
-            // The second mention of a name stands for a second header, which is not there.
-            let again = names[..i].contains(name);
-            if let Some((_, text)) = fields.iter().find(|(field, _)| field == name).filter(|_| !again) {
-                signed.push_str(&format!("{name}:{text}\r\n"));
+            // The second mention of a name stands for a second header, which is usually not there.
+            let before = names[..i].iter().filter(|other| *other == name).count();
+            if let Some((_, text)) = fields.iter().filter(|(field, _)| field == name).nth(before) {
+                signed.extend_from_slice(name.as_bytes());
+                signed.push(b':');
+                signed.extend_from_slice(text);
+                signed.extend_from_slice(b"\r\n");
             }
         }
-        signed.push_str(&format!("dkim-signature:{}", relaxed_value(&value)));
+        signed.extend_from_slice(b"dkim-signature:");
+        signed.extend_from_slice(&relaxed_value(value.as_bytes()));
 
         let signer = self.key.choose_scheme(&[scheme])?;
         let signature = match scheme {
             SignatureScheme::ED25519 => signer.sign(&Sha256::digest(signed)),
-            _ => signer.sign(signed.as_bytes()),
+            _ => signer.sign(&signed),
         };
         let signature = BASE64.encode(signature.ok()?);
         let lines: Vec<&str> =
@@ -143,53 +148,61 @@ fn is_dns_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(label)
 }
 
-/// The headers of a mail, each with its lower-case name and its relaxed value.
-fn fields(head: &str) -> Vec<(String, String)> {
-    let mut fields: Vec<(String, String)> = Vec::new();
-    for line in head.split("\r\n") {
+/// The headers of a mail, each with its lower-case name and its relaxed value. Of several of one name the last comes
+/// first, as it is signed first.
+fn fields(head: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut fields: Vec<(String, Vec<u8>)> = Vec::new();
+    for line in head.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)) {
         match fields.last_mut() {
-            Some((_, value)) if line.starts_with([' ', '\t']) => value.push_str(line),
+            Some((_, value)) if line.starts_with(b" ") || line.starts_with(b"\t") => {
+                value.extend_from_slice(line);
+            }
             _ => {
-                let (name, value) = line.split_once(':').unwrap_or((line, ""));
-                fields.push((name.trim_end().to_ascii_lowercase(), value.to_owned()));
+                let colon = line.iter().position(|b| *b == b':').unwrap_or(line.len());
+                let name = String::from_utf8_lossy(&line[..colon]).trim_end().to_ascii_lowercase();
+                fields.push((name, line.get(colon + 1..).unwrap_or_default().to_vec()));
             }
         }
     }
     fields.iter_mut().for_each(|(_, value)| *value = relaxed_value(value));
+    fields.reverse();
     fields
 }
 
+fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
 /// A header's value on one line, with single blanks and none at its ends.
-fn relaxed_value(value: &str) -> String {
-    let words = value.split([' ', '\t', '\r', '\n']).filter(|word| !word.is_empty());
-    words.collect::<Vec<_>>().join(" ")
+fn relaxed_value(value: &[u8]) -> Vec<u8> {
+    let words = value.split(|b| is_blank(*b) || matches!(b, b'\r' | b'\n')).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(&b' ')
 }
 
 /// A body with single blanks, none at the ends of lines, and no empty lines at its own.
-fn relaxed_body(body: &str) -> String {
-    let mut relaxed = String::with_capacity(body.len());
+fn relaxed_body(body: &[u8]) -> Vec<u8> {
+    let mut relaxed = Vec::with_capacity(body.len());
     let mut empty_lines = 0;
-    for line in body.split("\r\n") {
-        let line = line.trim_end_matches([' ', '\t']);
-        if line.is_empty() {
+    for line in body.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)) {
+        let end = line.iter().rposition(|b| !is_blank(*b)).map_or(0, |last| last + 1);
+        if end == 0 {
             empty_lines += 1;
             continue;
         }
         for _ in 0..empty_lines {
-            relaxed.push_str("\r\n");
+            relaxed.extend_from_slice(b"\r\n");
         }
         empty_lines = 0;
         let mut blank = false;
-        for c in line.chars() {
-            let is_blank = c == ' ' || c == '\t';
-            if !is_blank {
-                relaxed.push(c);
+        for byte in &line[..end] {
+            if !is_blank(*byte) {
+                relaxed.push(*byte);
             } else if !blank {
-                relaxed.push(' ');
+                relaxed.push(b' ');
             }
-            blank = is_blank;
+            blank = is_blank(*byte);
         }
-        relaxed.push_str("\r\n");
+        relaxed.extend_from_slice(b"\r\n");
     }
     relaxed
 }
@@ -200,12 +213,12 @@ mod tests {
 
     #[test] // RFC 6376, section 3.4.5
     fn relaxed_is_as_the_standard_shows_it() {
-        let head = "A: X\r\nB : Y\t\r\n\tZ  ";
-        let expected = [("a".to_owned(), "X".to_owned()), ("b".to_owned(), "Y Z".to_owned())];
+        let head = b"A: X\r\nB : Y\t\r\n\tZ  ";
+        let expected = [("b".to_owned(), b"Y Z".to_vec()), ("a".to_owned(), b"X".to_vec())];
         assert_eq!(fields(head), expected);
-        assert_eq!(relaxed_body(" C \r\nD \t E\r\n\r\n\r\n"), " C\r\nD E\r\n");
-        assert_eq!(relaxed_body("\r\n\r\n"), "");
-        assert_eq!(relaxed_body(""), "");
-        assert_eq!(relaxed_body("\r\na"), "\r\na\r\n");
+        assert_eq!(relaxed_body(b" C \r\nD \t E\r\n\r\n\r\n"), b" C\r\nD E\r\n");
+        assert_eq!(relaxed_body(b"\r\n\r\n"), b"");
+        assert_eq!(relaxed_body(b""), b"");
+        assert_eq!(relaxed_body(b"\r\na"), b"\r\na\r\n");
     }
 }

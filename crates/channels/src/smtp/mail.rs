@@ -9,6 +9,7 @@ use lettre::message::header::{self, ContentTransferEncoding, ContentType, Header
 use lettre::message::{Attachment, Body, Mailbox, Message, MessageBuilder, MultiPart, SinglePart};
 use lettre::{Address, address};
 use pombo_kernel::content::{mailbox, reserved_in_mail};
+use pombo_kernel::mime;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use url::Host;
@@ -20,6 +21,8 @@ use crate::Envelope;
 pub(super) const MAIL_BYTES_MAX: usize = 40 * 1000 * 1000;
 /// The longest line of a mail, without its end (RFC 5322).
 const LINE_BYTES_MAX: usize = 998;
+/// The longest line of a mail that others finished: theirs are longer now and then, and servers take them.
+const FOREIGN_LINE_BYTES_MAX: usize = 64 * 1024;
 /// 9999-12-31, the last day that a mail can be from.
 const LAST_MS: u64 = 253_402_300_799_000;
 
@@ -36,6 +39,8 @@ pub(super) struct Mail {
     pub(super) data: Vec<u8>,
     /// An address cannot be written in ASCII.
     pub(super) utf8: bool,
+    /// There is more than ASCII in it.
+    pub(super) eight_bit: bool,
 }
 
 /// What a channel puts into every mail.
@@ -48,6 +53,11 @@ pub(super) struct Stationery {
 
 #[derive(Deserialize)]
 struct Content {
+    /// A finished mail in base64, which goes out as it is; all but its way there is passed over then.
+    mime: Option<String>,
+    /// Where the bounces of a finished mail go; nowhere if empty.
+    return_path: Option<String>,
+    #[serde(default)]
     subject: String,
     text: Option<String>,
     html: Option<String>,
@@ -55,6 +65,9 @@ struct Content {
     headers: Option<BTreeMap<String, String>>,
     from: Option<String>,
     reply_to: Option<Addresses>,
+    /// Whom the mail names as its recipients, where that is not its own one alone.
+    shown_to: Option<Addresses>,
+    shown_cc: Option<Addresses>,
 }
 
 #[derive(Deserialize)]
@@ -72,6 +85,17 @@ enum Addresses {
     Many(Vec<String>),
 }
 
+impl Addresses {
+    fn mailboxes(&self) -> Result<Vec<Mailbox>, String> {
+        let list = match self {
+            Addresses::One(one) => std::slice::from_ref(one),
+            Addresses::Many(many) => many,
+        };
+        let read = |text: &String| sender_or_recipient(text).ok_or("an address is not an e-mail address");
+        list.iter().map(read).collect::<Result<_, _>>().map_err(str::to_owned)
+    }
+}
+
 impl Stationery {
     /// Writes the mail of a message. The error never repeats what the caller wrote.
     ///
@@ -80,42 +104,85 @@ impl Stationery {
         let content: Content =
             serde_json::from_str(&envelope.content).map_err(|_| "the content is not a mail's".to_owned())?;
         let to = sender_or_recipient(&envelope.to).ok_or("the recipient is not an e-mail address")?;
+        if let Some(mime) = &content.mime {
+            return self.pass_on(envelope, &content, mime, &to);
+        }
         let from = match &content.from {
             Some(text) => sender_or_recipient(text).ok_or("the sender is not an e-mail address")?,
             None => self.from.clone().ok_or("neither the message nor the channel names a sender (`from`)")?,
         };
         let bounce = self.bounce_address.clone().unwrap_or_else(|| from.email.clone());
         let id = message_id(envelope, from.email.domain());
-        let (mut mail, utf8) = {
-            let message = message(envelope, &content, from, to.clone(), id)?;
-            let mail = String::from_utf8(message.formatted()).map_err(|_| "the mail cannot be encoded")?;
-            let utf8 =
-                !(bounce.as_ref() as &str).is_ascii() || !mail.is_ascii() || !to.email.to_string().is_ascii();
-            (mail, utf8)
-        };
-        if !mail.ends_with("\r\n") {
-            mail.push_str("\r\n");
+        let mut mail = message(envelope, &content, from, to.clone(), id)?.formatted();
+        if !mail.ends_with(b"\r\n") {
+            mail.extend_from_slice(b"\r\n");
         }
+        let utf8 = !mail.is_ascii();
+        let ready = self.sealed(mail, LINE_BYTES_MAX, envelope, bounce.to_string(), &to)?;
+        Ok(Mail { utf8: utf8 || ready.utf8, ..ready })
+    }
+
+    /// A mail that its writer finished, with what is missing in its head and not a byte of its body changed.
+    fn pass_on(
+        &self,
+        envelope: &Envelope,
+        content: &Content,
+        mime: &str,
+        to: &Mailbox,
+    ) -> Result<Mail, String> {
+        let mail = BASE64.decode(mime).map_err(|_| "the mail is not base64".to_owned())?;
+        let bounce = match (&self.bounce_address, content.return_path.as_deref()) {
+            (Some(address), _) => address.to_string(),
+            (None, Some("")) => String::new(),
+            (None, given) => {
+                let own = || mime::head(&mail).0.iter().find(|field| field.is("from")).map(mime::Field::text);
+                let read = |text: String| sender_or_recipient(&text).map(|sender| sender.email);
+                let given = given.map(str::to_owned).or_else(|| content.from.clone()).or_else(own);
+                let known = given.and_then(read).or_else(|| Some(self.from.as_ref()?.email.clone()));
+                known.ok_or("neither the message nor the channel names a sender (`from`)")?.to_string()
+            }
+        };
+        let domain = bounce.rsplit_once('@').map_or(to.email.domain(), |(_, domain)| domain);
+        let mail = mime::finish(&mail, "", &message_id(envelope, domain), envelope.now);
+        self.sealed(mail, FOREIGN_LINE_BYTES_MAX, envelope, bounce, to)
+    }
+
+    /// Checks whole lines once more, signs them, and makes them ready for the wire.
+    fn sealed(
+        &self,
+        mut mail: Vec<u8>,
+        longest: usize,
+        envelope: &Envelope,
+        bounce: String,
+        to: &Mailbox,
+    ) -> Result<Mail, String> {
         if mail.len() > MAIL_BYTES_MAX {
             return Err("the mail is larger than 40 MB".to_owned());
         }
         // Whatever was handed in, and whatever the encoder made of it: a mail is lines that end in CRLF, and
         // nothing in it can be taken for the end of it.
-        let sound = |line: &str| line.len() <= LINE_BYTES_MAX && !line.contains(['\r', '\n', '\0']);
-        if !mail.split("\r\n").all(sound) {
-            return Err("a line of the mail is longer than 998 bytes, or broken".to_owned());
+        let sound = |line: &[u8]| {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            line.len() <= longest && !line.contains(&b'\r') && !line.contains(&0)
+        };
+        let broken =
+            mail.windows(2).any(|pair| pair[1] == b'\n' && pair[0] != b'\r') || mail.starts_with(b"\n");
+        if broken || !mail.split(|b| *b == b'\n').all(sound) {
+            return Err(format!("a line of the mail is longer than {longest} bytes, or broken"));
         }
         if let Some(signer) = &self.signer {
             let signature = signer.header(&mail, envelope.now).ok_or("the mail cannot be signed")?;
-            mail.insert_str(0, &signature);
+            mail.splice(0..0, signature.into_bytes());
         }
+        let recipient = to.email.to_string();
         Ok(Mail {
-            from: bounce.to_string(),
+            utf8: !bounce.is_ascii() || !recipient.is_ascii(),
+            eight_bit: !mail.is_ascii(),
+            from: bounce,
             domain: to.email.domain().to_owned(),
-            to: to.email.to_string(),
+            to: recipient,
             size: mail.len(),
             data: stuffed(&mail),
-            utf8,
         })
     }
 }
@@ -163,18 +230,18 @@ fn message(
     let mut builder = Message::builder()
         .envelope(address::Envelope::new(None, vec![to.email.clone()]).map_err(|_| "no recipient")?)
         .from(from)
-        .to(to)
         .subject(content.subject.as_str())
         .date(SystemTime::UNIX_EPOCH + Duration::from_millis(ms))
         .header(header::MessageId::from(id));
-    let replies: &[String] = match &content.reply_to {
-        None => &[],
-        Some(Addresses::One(one)) => std::slice::from_ref(one),
-        Some(Addresses::Many(many)) => many,
-    };
-    for text in replies {
-        builder = builder
-            .reply_to(sender_or_recipient(text).ok_or("an address to reply to is not an e-mail address")?);
+    let read = |list: &Option<Addresses>| list.as_ref().map(Addresses::mailboxes).transpose();
+    for shown in read(&content.shown_to)?.unwrap_or_else(|| vec![to]) {
+        builder = builder.to(shown);
+    }
+    for shown in read(&content.shown_cc)?.unwrap_or_default() {
+        builder = builder.cc(shown);
+    }
+    for reply in read(&content.reply_to)?.unwrap_or_default() {
+        builder = builder.reply_to(reply);
     }
     builder = with_headers(builder, content.headers.as_ref())?;
 
@@ -298,13 +365,13 @@ fn lines(text: &str) -> String {
 }
 
 /// A mail's lines for the wire, a dot doubled at the head of each that begins with one, and the end.
-fn stuffed(mail: &str) -> Vec<u8> {
+fn stuffed(mail: &[u8]) -> Vec<u8> {
     let mut data = Vec::with_capacity(mail.len() + mail.len() / 64 + 3);
-    for line in mail.split_inclusive("\r\n") {
-        if line.starts_with('.') {
+    for line in mail.split_inclusive(|b| *b == b'\n') {
+        if line.starts_with(b".") {
             data.push(b'.');
         }
-        data.extend_from_slice(line.as_bytes());
+        data.extend_from_slice(line);
     }
     data.extend_from_slice(b".\r\n");
     data
@@ -336,6 +403,7 @@ mod tests {
             to: to.to_owned(),
             content: content.to_string(),
             reference: None,
+            signers: Vec::new(),
         })
     }
 
@@ -369,6 +437,52 @@ mod tests {
         assert!(!copied.contains(&format!("boundary=\"{boundary}\"")));
     }
 
+    #[test] // REQ IN-3
+    fn a_mail_shows_whom_it_was_said_to_show_and_goes_to_its_recipient_alone() {
+        let many: Vec<String> =
+            (0..50).map(|n| format!("Pessoa Número {n} <p{n}@clients.example>")).collect();
+        let content = json!({"subject": "s", "text": "t", "shown_to": many, "shown_cc": "Cê <cc@x.example>"});
+        let mail = write("hidden@example.net", &content).unwrap();
+        assert_eq!(mail.to, "hidden@example.net");
+        let text = String::from_utf8(mail.data).unwrap();
+        let head = text.split("\r\n\r\n").next().unwrap();
+        let unfolded = head.replace("\r\n ", " ");
+        let line =
+            |name: &str| unfolded.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+        assert!((0..50).all(|n| line("To: ").contains(&format!("<p{n}@clients.example>"))), "{head}");
+        assert!(line("Cc: ").contains("<cc@x.example>"), "{head}");
+        assert!(!head.contains("hidden@") && head.lines().all(|line| line.len() < 998), "{head}");
+        let nobody = json!({"subject": "s", "text": "t", "shown_to": []});
+        assert!(!self::text(&nobody).contains("\r\nTo:"), "a list of none shows none");
+    }
+
+    #[test] // REQ IN-3
+    fn a_finished_mail_goes_out_as_it_is() {
+        let raw =
+            "From: b@x.example\r\nDate: now\r\nMessage-ID: <m@x>\r\nX-L: \u{e9}\r\n\r\n.a\r\n\r\n.\r\nb\r\n";
+        let content =
+            |mime: &[u8], path: Option<&str>| json!({"mime": BASE64.encode(mime), "return_path": path});
+        let mail = write("ana@example.net", &content(raw.as_bytes(), Some("b@x.example"))).unwrap();
+        assert_eq!((mail.from.as_str(), mail.utf8, mail.eight_bit), ("b@x.example", false, true));
+        let wire = raw.replace("\r\n.", "\r\n..") + ".\r\n";
+        assert_eq!(String::from_utf8(mail.data).unwrap(), wire);
+        assert_eq!(write("ana@example.net", &content(raw.as_bytes(), Some(""))).unwrap().from, "");
+        for (mime, from) in [(raw, "b@x.example"), ("A: b\r\n\r\n", "mail@clinic.example")] {
+            assert_eq!(write("ana@example.net", &content(mime.as_bytes(), None)).unwrap().from, from);
+        }
+        // Bytes that are no text in any alphabet, and what is missing.
+        let bare = write("ana@example.net", &content(b"\xff\xfe\n.\n\x80", None)).unwrap();
+        let end = b"\r\n\r\n\xff\xfe\r\n..\r\n\x80\r\n.\r\n";
+        assert!(
+            bare.data.ends_with(end) && bare.data.starts_with(b"Date: Tue, 14 Nov 2023"),
+            "{:?}",
+            bare.data
+        );
+        for bad in [&b"a\0b"[..], &[b'x'; 70_000]] {
+            assert!(write("ana@example.net", &content(bad, None)).is_err());
+        }
+    }
+
     #[test]
     fn what_cannot_be_a_mail_is_not_one() {
         let long = "x".repeat(1200);
@@ -381,6 +495,8 @@ mod tests {
             json!({"subject": "s", "text": "t", "headers": {"X-Long": long}}),
             json!({"subject": "s", "text": "t", "from": "a@b\r\nRCPT TO:<e@x>"}),
             json!({"subject": "s", "text": "t", "reply_to": ["a@b", "x"]}),
+            json!({"subject": "s", "text": "t", "shown_to": ["a@b\r\nBcc: e@x"]}),
+            json!({"subject": "s", "text": "t", "shown_cc": "e@x>"}),
             json!({"subject": "s", "text": "t", "attachments": [{"filename": "a\r\nb", "content": ""}]}),
             json!({"subject": "s", "text": "t", "attachments": [{"filename": "a", "content": "!"}]}),
             json!({"subject": "s", "text": "t", "attachments": [{"filename": "a", "content": "", "content_id": "a b"}]}),

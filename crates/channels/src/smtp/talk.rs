@@ -50,6 +50,7 @@ struct Offers {
     starttls: bool,
     pipelining: bool,
     utf8: bool,
+    eight_bit: bool,
     /// The largest mail that it takes; 0 where it says no number.
     size: Option<u64>,
     auth: Vec<String>,
@@ -194,6 +195,9 @@ impl Talk {
         }
         if mail.utf8 {
             options.push_str(" BODY=8BITMIME SMTPUTF8");
+        } else if mail.eight_bit && self.offers.eight_bit {
+            // A server that does not say so gets it all the same, as it would from others: most can.
+            options.push_str(" BODY=8BITMIME");
         }
         let commands = [
             (Stage::Mail, format!("MAIL FROM:<{}>{options}\r\n", mail.from)),
@@ -383,6 +387,7 @@ impl Offers {
                 "STARTTLS" => offers.starttls = true,
                 "PIPELINING" => offers.pipelining = true,
                 "SMTPUTF8" => offers.utf8 = true,
+                "8BITMIME" => offers.eight_bit = true,
                 "SIZE" => offers.size = Some(rest.trim().parse().unwrap_or(0)),
                 "AUTH" => offers.auth.extend(rest.split_whitespace().map(str::to_owned)),
                 _ => {}

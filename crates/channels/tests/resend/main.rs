@@ -42,6 +42,7 @@ fn envelope(key: &str, to: &str, content: &str) -> Envelope {
         to: to.to_owned(),
         content: content.to_owned(),
         reference: None,
+        signers: Vec::new(),
     }
 }
 

@@ -61,6 +61,7 @@ fn envelope(xml: &str) -> Envelope {
         to: "amil".to_owned(),
         content: json!({ "xml": xml }).to_string(),
         reference: Some("CLM-001-7".to_owned()),
+        signers: Vec::new(),
     }
 }
 

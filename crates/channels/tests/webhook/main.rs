@@ -35,6 +35,7 @@ fn envelope(id: &str, to: &str, content: &str) -> Envelope {
         to: to.to_owned(),
         content: content.to_owned(),
         reference: None,
+        signers: Vec::new(),
     }
 }
 

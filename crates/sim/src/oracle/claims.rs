@@ -1,9 +1,10 @@
 //! Who holds what, who sends what, and how often the provider took it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pombo_engine::core::SILENCE;
-use pombo_kernel::message::{ClaimId, ClaimKey};
+use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress};
 use pombo_kernel::name::LaneName;
 use pombo_kernel::time::Time;
 use pombo_store::audit::Event;
@@ -19,6 +20,9 @@ pub(super) struct Claim {
     /// The position of its record. Its id is at most that, and more than the position of the claim before it.
     pub(super) from: u64,
     pub(super) start: Start,
+    /// What was claimed, and how far it had come.
+    message: Arc<Message>,
+    progress: Progress,
     pub(super) end: Option<Event>,
     /// What it was to find out, if it was let through a hold or a breaker.
     pub(super) probing: Option<Probing>,
@@ -37,10 +41,6 @@ pub(super) enum Start {
 }
 
 impl Claim {
-    pub(super) fn new(from: u64, start: Start) -> Claim {
-        Claim { from, start, end: None, probing: None, called: false, heard: None, reported: false }
-    }
-
     /// Whether something went wrong under it that may let the message be delivered once more.
     fn is_faulty(&self) -> bool {
         let doubtful = matches!(self.heard, Some((Said::Nothing | Said::CutOff | Said::SenderGone, _)));
@@ -74,6 +74,20 @@ impl Tale {
         self.claims.iter().position(|claim| claim.from >= from)
     }
 
+    pub(super) fn begin_claim(&mut self, from: u64, start: Start) {
+        self.claims.push(Claim {
+            from,
+            start,
+            message: self.message.clone(),
+            progress: self.progress,
+            end: None,
+            probing: None,
+            called: false,
+            heard: None,
+            reported: false,
+        });
+    }
+
     pub(super) fn end_claim(&mut self, event: Event) {
         if let Some(claim) = self.claims.last_mut() {
             claim.end = Some(event);
@@ -95,6 +109,8 @@ impl Oracle {
             let Some(claim) = self.claim(one.key) else {
                 return broken(2, format_args!("{name} was given out under a claim that is not durable"));
             };
+            let as_it_was = one.message == claim.message && one.progress == claim.progress;
+            hold!(0, as_it_was, "{name} was given out as {one:?}, and was {claim:?}");
             let (told, stood) =
                 (one.probe.map(|probe| probe.kind), claim.probing.map(|probing| probing.kind));
             hold!(8, told == stood, "{name} was given out as a probe of {told:?}, and there stood {stood:?}");
@@ -112,7 +128,7 @@ impl Oracle {
     }
 
     /// A node calls the provider, at `now` by its own clock.
-    pub(crate) fn called(&mut self, holder: Holder, claimed: &Claimed, now: Time) -> Checked {
+    pub(crate) fn called(&mut self, holder: Holder, claimed: &Claimed, key: &str, now: Time) -> Checked {
         let name = self.name(claimed.message.id);
         let jumped = self.jumped;
         let Some(claim) = self.claim(claimed.key) else {
@@ -121,7 +137,7 @@ impl Oracle {
         hold!(5, !claim.called, "{name} is sent twice under one claim");
         hold!(5, claim.start == Start::Claimed, "{name} was taken over, and is sent without a new attempt");
         claim.called = true;
-        let end = claim.end;
+        let (end, keyed) = (claim.end, claim.progress.keyed);
         // Leases are kept by the clock: after a jump one may be lost that its holder still believes in.
         hold!(4, end.is_none() || jumped, "{name} is sent under a claim that ended with {end:?}");
         let alive = claimed.message.expires_at.is_none_or(|deadline| deadline > now);
@@ -132,6 +148,7 @@ impl Oracle {
         if let Some(in_hand) = hands.claims.get_mut(&claimed.key) {
             in_hand.sending = true;
         }
+        self.check_key(claimed, keyed, key)?;
         self.check_slots(holder, &claimed.message.queue.lane)
     }
 
@@ -157,14 +174,20 @@ impl Oracle {
         let Some(tale) = self.tales.get_mut(&key.message) else {
             return broken(2, format_args!("the provider took {name}, which was never accepted"));
         };
-        tale.taken += 1;
         let this = tale.claim_at(key.claim);
+        // Whoever reprocesses a message wants it sent once more. What is sent under the same key is the same sending,
+        // also when it goes on in another round.
+        let keyed_at = |index: usize| tale.claims.get(index).map(|claim| claim.progress.keyed);
+        let keyed = this.and_then(keyed_at).unwrap_or_default();
         let others = tale.claims.iter().enumerate().filter(|(index, _)| Some(*index) != this);
+        let others = others.filter(|(_, claim)| claim.progress.keyed == keyed);
         let faulty = others.filter(|(_, claim)| claim.is_faulty()).count();
         // The provider is called at most once a claim, so only other claims can have delivered it before.
         let late = this.and_then(|index| tale.claims.get(index)).is_some_and(Claim::is_faulty);
         let allowed = 1 + faulty + usize::from(late);
-        hold!(11, tale.taken <= allowed, "{name} was delivered {} times, with {faulty} faults", tale.taken);
+        let taken = tale.taken.entry(keyed).or_default();
+        *taken += 1;
+        hold!(11, *taken <= allowed, "{name} was delivered {taken} times, with {faulty} faults");
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! What should follow from what a sender heard, said once more and independently of the engine.
 
 use pombo_kernel::lifecycle::OnUnknownOutcome;
-use pombo_kernel::message::StateName;
+use pombo_kernel::message::{Progress, StateName};
 use pombo_kernel::policy::{Delays, Policy};
 use pombo_kernel::time::{Span, Time};
 use pombo_store::audit::{Event, Record};
@@ -27,6 +27,17 @@ impl Tale {
         policy
     }
 
+    /// How far the store says it has come, against what the audit says.
+    pub(super) fn check_progress(&self, name: &str, told: Progress) -> Checked {
+        let should = self.progress;
+        let (attempts, allowed) = (told.attempts, should.attempts);
+        hold!(5, attempts == allowed, "{name} has {attempts} attempts in its round, and had {allowed}");
+        let (keyed, kept) = (told.keyed, should.keyed);
+        hold!(11, keyed == kept, "{name} is sent under the key of round {keyed}, not of {kept}");
+        hold!(12, told == should, "{name} has {told:?}, and by the audit {should:?}");
+        Ok(())
+    }
+
     /// Checks a result that was recorded against what its holder had heard, and moves on.
     pub(super) fn check_result(&mut self, plan: &Plan, record: &Record) -> Checked {
         let name = self.message.body.reference.clone().unwrap_or_default();
@@ -40,10 +51,13 @@ impl Tale {
         hold!(4, lost == (said == Said::SenderGone), "{name}: {said:?} under a claim of another kind");
 
         let event = record.event;
+        let round = field(&record.detail, "round").and_then(|round| round.parse().ok());
+        hold!(12, round == Some(self.progress.round), "{name} is in another round: {record:?}");
         let due = field(&record.detail, "due").and_then(|due| due.parse().ok()).map(Time::from_millis);
         let reason = field(&record.detail, "reason").unwrap_or_default();
         let deadline = self.message.expires_at;
-        let counted = self.attempts.saturating_add(1);
+        let Progress { attempts, crashes, .. } = self.progress;
+        self.progress.steps += 1;
         let expired = event == Event::Failed && reason == "expired";
         match said {
             Said::Accepted => {
@@ -74,9 +88,9 @@ impl Tale {
                 self.check_retry(plan, record, (said, heard_at), (due, reason))?;
             }
         }
-        self.attempts = counted;
-        self.doubtful |= matches!(said, Said::Nothing | Said::CutOff | Said::SenderGone);
-        self.crashes = if said == Said::SenderGone { self.crashes.saturating_add(1) } else { 0 };
+        self.progress.attempts = attempts.saturating_add(1);
+        self.progress.doubtful |= matches!(said, Said::Nothing | Said::CutOff | Said::SenderGone);
+        self.progress.crashes = if said == Said::SenderGone { crashes.saturating_add(1) } else { 0 };
         self.due = due.unwrap_or(self.due);
         Ok(())
     }
@@ -90,6 +104,7 @@ impl Tale {
     ) -> Checked {
         let name = self.message.body.reference.clone().unwrap_or_default();
         let policy = self.policy(plan);
+        let Progress { attempts, crashes, .. } = self.progress;
         let doubtful = !matches!(said, Said::Later { .. });
         let holds = plan
             .channel(&self.message.queue.channel)
@@ -100,12 +115,12 @@ impl Tale {
             hold!(6, lawful, "{name} is in doubt on a channel that holds such, and then: {record:?}");
             return Ok(());
         }
-        if said == Said::SenderGone && self.crashes + 1 >= MOST_CRASHES {
+        if said == Said::SenderGone && crashes + 1 >= MOST_CRASHES {
             let lawful = failed && reason == "outcome_unknown";
             hold!(6, lawful, "{name} was in flight at {MOST_CRASHES} deaths, and then: {record:?}");
             return Ok(());
         }
-        if self.attempts + 1 >= policy.attempts {
+        if attempts + 1 >= policy.attempts {
             let lawful = failed && reason == "max_retries_exceeded";
             hold!(5, lawful, "{name} used up its {} attempts, and then: {record:?}", policy.attempts);
             return Ok(());
@@ -114,7 +129,7 @@ impl Tale {
             Said::Later { seconds, .. } => Span::from_secs(seconds.unwrap_or(0)).min(policy.max_hint),
             _ => Span::ZERO,
         };
-        let (low, high) = delay_bounds(&policy, self.attempts);
+        let (low, high) = delay_bounds(&policy, attempts);
         let (earliest, latest) = (heard_at + low.max(hint), heard_at + high.max(hint));
         let deadline = self.message.expires_at;
         if failed {

@@ -93,6 +93,14 @@ impl<C: Lasting> World<C> {
                 Some(house) => self.oracle.told_cancelled(&mut house.reader, *id),
                 None => Ok(()),
             },
+            (Call::Rule(ruling), Answered::Ruled(Ok(verdicts))) => match &mut self.house {
+                Some(house) => self.oracle.told_ruled(&mut house.reader, ruling, verdicts),
+                None => Ok(()),
+            },
+            (Call::Edit(edit), Answered::Edited(Ok(edited))) => match &mut self.house {
+                Some(house) => self.oracle.told_edited(&mut house.reader, edit, *edited),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }
@@ -113,6 +121,8 @@ impl<C: Lasting> World<C> {
         let failed = match answered {
             Answered::Accepted(Err(error)) | Answered::Nothing(Err(error)) => Some(error),
             Answered::Cancelled(Err(error)) | Answered::Lifted(Err(error)) => Some(error),
+            Answered::Ruled(Err(error)) | Answered::Edited(Err(error)) => Some(error),
+            Answered::Hastened(Err(error)) => Some(error),
             _ => None,
         };
         if let Some(error) = failed {
@@ -157,6 +167,8 @@ impl<C: Lasting> World<C> {
             }
             // An operator who was not heard asks again.
             Call::Lift(_) => self.call(Caller::Outside, call, after),
+            Call::Rule(ruling) => self.ask_ruling(ruling, after),
+            Call::Edit(edit) => self.ask_edit(edit, after),
             _ => {}
         }
     }

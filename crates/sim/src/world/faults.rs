@@ -27,6 +27,9 @@ pub(super) enum Fault {
     Hold,
     Lift,
     Ask,
+    Rule,
+    Edit,
+    Hasten,
 }
 
 impl<C: Lasting> World<C> {
@@ -42,6 +45,9 @@ impl<C: Lasting> World<C> {
             (faults.operator, Fault::Hold, 3),
             (faults.operator, Fault::Lift, 3),
             (faults.asking, Fault::Ask, 12),
+            (faults.letters, Fault::Rule, 10),
+            (faults.letters, Fault::Edit, 5),
+            (faults.letters, Fault::Hasten, 5),
         ];
         for (_, fault, most) in kinds.into_iter().filter(|(present, ..)| *present) {
             for _ in 0..self.dice.between(1, most) {
@@ -106,6 +112,9 @@ impl<C: Lasting> World<C> {
                 self.call(Caller::Outside, Call::Lift(place), 0);
             }
             (Fault::Ask, _) => self.ask_provider(),
+            (Fault::Rule, _) => return self.rule_letters(),
+            (Fault::Edit, _) => self.edit_letter(),
+            (Fault::Hasten, _) => self.hasten_something(),
             (_, None) => {}
         }
         Ok(())
@@ -238,6 +247,9 @@ impl<C: Lasting> World<C> {
             if !self.dice.one_in(4) {
                 self.call(Caller::Outside, Call::Lift(place), 0);
             }
+        }
+        if self.plan.faults.letters && self.dice.one_in(2) {
+            self.reprocess_all();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pombo_engine::core::{Core, Effect, Event, HEARTBEAT, Term, may_send};
+use pombo_engine::core::{Core, Effect, Event, HEARTBEAT, Term, idempotency_key, may_send};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::message::ClaimKey;
 use pombo_kernel::reply::Reply;
@@ -174,7 +174,7 @@ impl<C: Lasting> World<C> {
         if !may_send(&life.core.lease(), term, &claimed, now) {
             return self.tell(number, Event::Unsent { key: claimed.key });
         }
-        self.oracle.called(Holder(number), &claimed, now)?;
+        self.oracle.called(Holder(number), &claimed, &idempotency_key(&claimed), now)?;
         let name = self.oracle.name(claimed.message.id);
         let script = if self.calm {
             Script::calm(&mut self.dice)
