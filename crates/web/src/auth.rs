@@ -1,7 +1,4 @@
 //! Who calls, and what they may do.
-//!
-//! A key is a long random text; the store keeps its digest alone. Looking a digest up tells nothing about a key
-//! by its timing, since nobody can choose a key by its digest.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,22 +6,18 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use http::{HeaderMap, header};
+use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::Actor;
-use pombo_kernel::name::Tenant;
-use pombo_kernel::time::{Clock, Span, Time};
-use pombo_store::{Store, StoreError};
-use sha2::{Digest, Sha256};
-use tokio::sync::{Mutex, watch};
+use pombo_kernel::name::{ChannelName, Tenant};
+use pombo_kernel::setup::{ChannelSetup, EVENTS, Setup};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::problem::{Code, Problem};
 
-/// What the store keeps of a key.
-pub fn digest(key: &str) -> [u8; 32] {
-    Sha256::digest(key.as_bytes()).into()
-}
-
 /// What a key is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Hands in messages and follows its own by id or reference.
     Producer,
@@ -32,6 +25,8 @@ pub enum Role {
     Viewer,
     /// Works on messages and channels.
     Operator,
+    /// Does everything, also with keys. Only an admin can be asked for what concerns all channels of a tenant, so its
+    /// key is bound to none.
     Admin,
 }
 
@@ -106,6 +101,21 @@ pub struct Caller {
     pub label: String,
     pub tenant: Tenant,
     pub role: Role,
+    /// The channels that it may see and use; all of its tenant if there is no list.
+    pub channels: Option<Arc<[ChannelName]>>,
+    /// Which channel serves requests that name only a kind, by the name of the kind.
+    pub defaults: BTreeMap<String, ChannelName>,
+    pub(crate) digest: Digest,
+}
+
+/// The digest of a key, which no log shows: that of a weak one could be guessed from it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Digest(pub(crate) [u8; 32]);
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Digest(…)")
+    }
 }
 
 impl Caller {
@@ -128,107 +138,76 @@ impl Caller {
             format!("use a key with one of the roles {}", access.roles()),
         ))
     }
-}
 
-type ByDigest = BTreeMap<[u8; 32], Arc<Caller>>;
-
-/// A key that is not known is looked for in the store this often at most.
-const LOOK_AGAIN: Span = Span::from_secs(1);
-/// A key that is known is trusted this long without asking the store again.
-const TRUST: Span = Span::from_secs(5);
-
-/// The keys of the store, remembered, so that a request costs no read.
-#[derive(Debug)]
-pub(crate) struct Keys {
-    known: watch::Sender<Arc<ByDigest>>,
-    /// When they were last read; held while they are being read.
-    read_at: Mutex<Option<Time>>,
-}
-
-impl Keys {
-    pub(crate) fn new() -> Keys {
-        Keys { known: watch::Sender::new(Arc::default()), read_at: Mutex::new(None) }
+    /// Whether messages of that channel are this caller's to see.
+    pub fn sees(&self, channel: &ChannelName) -> bool {
+        self.channels.as_ref().is_none_or(|own| own.contains(channel))
     }
 
-    /// Who calls with these headers.
-    pub(crate) async fn caller(
-        &self,
-        headers: &HeaderMap,
-        store: &dyn Store,
-        clock: &dyn Clock,
-    ) -> Result<Arc<Caller>, Problem> {
-        let digest = digest(bearer(headers)?);
-        let found = self.known.borrow().get(&digest).cloned();
-        match found {
-            Some(caller) => match self.read_at.try_lock() {
-                // Whoever comes first after a while reads anew, so that a key that was taken away ends.
-                Ok(mut read_at) if older(*read_at, TRUST, clock.now()) => {
-                    match self.read(&mut read_at, store, clock).await {
-                        Ok(()) => self.known.borrow().get(&digest).cloned().ok_or_else(refused),
-                        Err(_) => Ok(caller),
-                    }
-                }
-                _ => Ok(caller),
-            },
-            None => {
-                let mut read_at = self.read_at.lock().await;
-                let found = self.known.borrow().get(&digest).cloned();
-                if let Some(caller) = found {
-                    return Ok(caller);
-                }
-                if !older(*read_at, LOOK_AGAIN, clock.now()) {
-                    return Err(refused());
-                }
-                self.read(&mut read_at, store, clock).await?;
-                self.known.borrow().get(&digest).cloned().ok_or_else(refused)
-            }
+    /// Refuses a channel that is not among those of the key, whether there is one of that name or not.
+    pub(crate) fn may_use(&self, channel: &ChannelName) -> Result<(), Problem> {
+        match self.sees(channel) {
+            true => Ok(()),
+            false => Err(Problem::new(
+                Code::Forbidden,
+                format!("this key is not for the channel `{channel}`"),
+                "use a key for that channel, or have an admin widen this one with `pombo keys set`",
+            )),
         }
     }
 
-    async fn read(
-        &self,
-        read_at: &mut Option<Time>,
-        store: &dyn Store,
-        clock: &dyn Clock,
-    ) -> Result<(), StoreError> {
-        let keys = store.keys().await;
-        *read_at = Some(clock.now());
-        let known = keys?.into_iter().filter_map(|key| {
-            let Ok(role) = key.role.parse() else {
-                tracing::warn!(
-                    key_id = key.id,
-                    role = key.role,
-                    "a key has a role that this version does not know"
-                );
-                return None;
-            };
-            let caller = Caller { key_id: key.id, label: key.label, tenant: key.tenant, role };
-            Some((key.digest, Arc::new(caller)))
-        });
-        self.known.send_replace(Arc::new(known.collect()));
-        Ok(())
+    /// Refuses a key that is bound to some channels: this concerns others, too.
+    pub(crate) fn may_use_all(&self) -> Result<(), Problem> {
+        match &self.channels {
+            None => Ok(()),
+            Some(_) => Err(Problem::new(
+                Code::Forbidden,
+                "this key is for some channels only, and this concerns all of them",
+                "use a key that is not bound to channels",
+            )),
+        }
+    }
+
+    /// Refuses an admin of a tenant other than the house's own: this concerns all tenants.
+    pub(crate) fn may_keep_house(&self) -> Result<(), Problem> {
+        match self.tenant == Tenant::default() {
+            true => Ok(()),
+            false => Err(Problem::new(
+                Code::Forbidden,
+                "this concerns other tenants",
+                format!("use an admin key of the tenant `{}`", Tenant::default()),
+            )),
+        }
+    }
+
+    /// The channel of a kind that serves a request which names none: the one that the key names, else the first by
+    /// name among those that it may use.
+    pub fn default_channel(&self, kind: ChannelKind, setup: &Setup) -> Option<Arc<ChannelSetup>> {
+        let fits = |channel: &&Arc<ChannelSetup>| {
+            let own = channel.tenant == self.tenant && channel.name.as_str() != EVENTS;
+            channel.kind == kind && own && self.sees(&channel.name)
+        };
+        match self.defaults.get(kind.as_str()) {
+            Some(name) => setup.channels.get(name).filter(fits).cloned(),
+            None => setup.channels.values().find(fits).cloned(),
+        }
     }
 }
 
-/// Whether that long has passed since, or nobody can tell because the clock stepped back.
-fn older(read_at: Option<Time>, span: Span, now: Time) -> bool {
-    read_at.is_none_or(|at| at > now || now.since(at) >= span)
-}
-
-const HOW: &str = "pass `Authorization: Bearer KEY`; the first start of `pombo serve` prints an admin key, \
-                   and POMBO_ADMIN_KEY sets it";
-
-fn refused() -> Problem {
-    Problem::new(Code::Unauthorized, "the key is not known", HOW)
-}
-
-fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+/// The key that a request shows.
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let Some(value) = headers.get(header::AUTHORIZATION) else {
-        return Err(Problem::new(Code::Unauthorized, "there is no Authorization header", HOW));
+        return Err(unauthorized("there is no Authorization header"));
     };
     let key = value.to_str().ok().and_then(|text| text.split_once(' ')).and_then(|(scheme, key)| {
         let key = key.trim();
         (scheme.eq_ignore_ascii_case("bearer") && !key.is_empty()).then_some(key)
     });
-    key.ok_or_else(|| Problem::new(Code::Unauthorized, "the Authorization header is not `Bearer KEY`", HOW))
+    key.ok_or_else(|| unauthorized("the Authorization header is not `Bearer KEY`"))
+}
+
+pub(crate) fn unauthorized(detail: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
+    const HOW: &str = "pass `Authorization: Bearer KEY`; the first start of `pombo serve` prints an admin key, and \
+                       POMBO_ADMIN_KEY sets it; `pombo keys create` makes others";
+    Problem::new(Code::Unauthorized, detail, HOW)
 }

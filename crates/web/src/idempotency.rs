@@ -9,12 +9,14 @@ use sha2::{Digest, Sha256};
 use crate::problem::Problem;
 
 const HEADER: &str = "idempotency-key";
+/// What problems call it.
+pub(crate) const NAME: &str = "Idempotency-Key";
 
 /// The key in the headers, written with quotes, as the draft standard wants it, or bare, as many clients do.
 pub(crate) fn header(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let wrong = |reason: &str| {
         Problem::field(
-            "Idempotency-Key",
+            NAME,
             reason,
             "use a UUID, or your own id for what this message is about: 1 to 256 visible ASCII characters",
         )
@@ -62,7 +64,8 @@ fn fingerprint(request: &[u8]) -> [u8; 16] {
             members.retain(|name, value| !value.is_null() && name != "idempotency_key");
             feed(&mut hasher, &Value::Object(members));
         }
-        _ => hasher.update(request),
+        Ok(other) => feed(&mut hasher, &other),
+        Err(_) => hasher.update(request),
     }
     let digest: [u8; 32] = hasher.finalize().into();
     let mut half = [0; 16];

@@ -6,17 +6,28 @@
 mod api;
 mod auth;
 mod body;
+pub mod decision;
+mod docs;
+pub mod event;
+pub mod filter;
+mod guesses;
 mod idempotency;
+mod ingress;
+pub mod key;
+mod keyring;
+pub mod keys;
+mod openapi;
+pub mod operation;
 mod pin;
 pub mod problem;
 mod proof;
 mod route;
 mod server;
 mod view;
+pub mod webhook;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pombo_kernel::setup::Setup;
@@ -24,8 +35,10 @@ use pombo_kernel::time::Clock;
 use pombo_store::Store;
 use tokio::sync::{Semaphore, watch};
 
-pub use auth::{Access, Caller, Role, UnknownRole, digest};
+pub use auth::{Access, Caller, Role, UnknownRole};
 pub use idempotency::of as idempotency;
+pub use ingress::smtp;
+pub use key::digest;
 pub use pin::pin_templates;
 pub use route::{ROUTES, Route, probes, router};
 pub use server::{Bounds, serve, serve_within};
@@ -38,13 +51,17 @@ struct Inner {
     store: Arc<dyn Store>,
     setup: watch::Receiver<Arc<Setup>>,
     clock: Arc<dyn Clock>,
-    keys: auth::Keys,
+    /// Where secrets come from that are made here.
+    entropy: Arc<keys::Entropy>,
+    keyring: keyring::Keyring,
     patience: Patience,
-    closing: AtomicBool,
+    closing: watch::Sender<bool>,
     /// Bytes of request bodies that may be held at once, beside what connections buffer.
     room: Semaphore,
     /// NDJSON streams that may be open at once.
     streams: Arc<Semaphore>,
+    /// Followers of events that there may be at once.
+    followers: Arc<Semaphore>,
     /// Reports that may wait at once for the messages that they are about.
     waiters: Semaphore,
     complaints: proof::Complaints,
@@ -57,11 +74,20 @@ pub struct Patience {
     pub body: Duration,
     /// Between two pieces of a stream, in either direction.
     pub stream: Duration,
+    /// For a worker to ask a channel's provider how it is.
+    pub test: Duration,
+    /// For e-mails that are due to be tried, where somebody asks to have them sent.
+    pub queue: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Patience {
-        Patience { body: Duration::from_secs(30), stream: Duration::from_secs(60) }
+        Patience {
+            body: Duration::from_secs(30),
+            stream: Duration::from_secs(60),
+            test: Duration::from_secs(10),
+            queue: Duration::from_secs(10),
+        }
     }
 }
 
@@ -70,25 +96,33 @@ const STREAMS: usize = 32;
 
 impl Door {
     /// A door to that store. A new setup takes effect with the next request after it is sent.
-    pub fn new(store: Arc<dyn Store>, setup: watch::Receiver<Arc<Setup>>, clock: Arc<dyn Clock>) -> Door {
-        Door::with_patience(store, setup, clock, Patience::default())
+    pub fn new(
+        store: Arc<dyn Store>,
+        setup: watch::Receiver<Arc<Setup>>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<keys::Entropy>,
+    ) -> Door {
+        Door::with_patience(store, setup, clock, entropy, Patience::default())
     }
 
     pub fn with_patience(
         store: Arc<dyn Store>,
         setup: watch::Receiver<Arc<Setup>>,
         clock: Arc<dyn Clock>,
+        entropy: Arc<keys::Entropy>,
         patience: Patience,
     ) -> Door {
         Door(Arc::new(Inner {
             store,
             setup,
             clock,
-            keys: auth::Keys::new(),
+            entropy,
+            keyring: keyring::Keyring::new(),
             patience,
-            closing: AtomicBool::new(false),
+            closing: watch::Sender::new(false),
             room: Semaphore::new(ROOM_BYTES),
             streams: Arc::new(Semaphore::new(STREAMS)),
+            followers: Arc::new(Semaphore::new(api::events::FOLLOWERS)),
             waiters: Semaphore::new(api::receipts::WAITERS),
             complaints: proof::Complaints::new(),
         }))
@@ -98,11 +132,11 @@ impl Door {
     ///
     /// To be called before the server is stopped.
     pub fn close(&self) {
-        self.0.closing.store(true, Ordering::Relaxed);
+        self.0.closing.send_replace(true);
     }
 
     fn is_closing(&self) -> bool {
-        self.0.closing.load(Ordering::Relaxed)
+        *self.0.closing.borrow()
     }
 
     fn store(&self) -> &dyn Store {
@@ -115,6 +149,11 @@ impl Door {
 
     fn now(&self) -> pombo_kernel::time::Time {
         self.0.clock.now()
+    }
+
+    /// 256 bits that nobody can guess, for whatever must not be.
+    fn entropy(&self) -> &keys::Entropy {
+        &*self.0.entropy
     }
 }
 

@@ -11,6 +11,8 @@ use pombo_kernel::request::{self, BadJson, Refused};
 use pombo_store::StoreError;
 use serde::Serialize;
 
+use crate::guesses;
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $status:literal $code:literal $title:literal,)*) => {
         /// The stable name of a kind of problem. Programs key on it; its wording never changes.
@@ -51,6 +53,12 @@ codes! {
     RequestTimeout = 408 "REQUEST_TIMEOUT" "The body did not arrive in time",
     IdempotencyConflict = 409 "IDEMPOTENCY_CONFLICT" "The key belongs to another request",
     NotCancellable = 409 "NOT_CANCELLABLE" "It is too late to cancel",
+    NotDead = 409 "NOT_DEAD" "It is not a dead letter",
+    NotRetryable = 409 "NOT_RETRYABLE" "It cannot be tried now",
+    VersionConflict = 409 "VERSION_CONFLICT" "Somebody else has changed it",
+    TooManyWebhooks = 409 "TOO_MANY_WEBHOOKS" "There are as many webhooks as there may be",
+    KeyEnded = 409 "KEY_ENDED" "The key has ended",
+    LastAdminKey = 409 "LAST_ADMIN_KEY" "No other admin key works",
     BodyTooLarge = 413 "BODY_TOO_LARGE" "It is too large",
     BatchTooLarge = 413 "BATCH_TOO_LARGE" "There are too many messages in one list",
     UnsupportedMediaType = 415 "UNSUPPORTED_MEDIA_TYPE" "The content type is not one that is read here",
@@ -60,8 +68,12 @@ codes! {
     TemplateError = 422 "TEMPLATE_ERROR" "The template cannot be used",
     ContentNotAccepted = 422 "CONTENT_NOT_ACCEPTED" "The channel does not take this content",
     TimeInPast = 422 "TIME_IN_PAST" "The time is in the past",
+    InvalidErrorMessage = 422 "INVALID_ERROR_MESSAGE" "The error is empty or no text",
+    MaxRetriesExceeded = 422 "MAX_RETRIES_EXCEEDED" "There were enough retries",
+    PermanentError = 422 "PERMANENT_ERROR" "No retry can help",
     /// Nothing was stored; the same request may be sent again in a moment.
     Overloaded = 429 "OVERLOADED" "Too much is waiting",
+    TooManyFailures = 429 "TOO_MANY_FAILURES" "Too many keys that are not known",
     Internal = 500 "INTERNAL" "A fault of ours",
     StoreUnavailable = 503 "STORE_UNAVAILABLE" "The store cannot be used for now",
     ShuttingDown = 503 "SHUTTING_DOWN" "This node is stopping",
@@ -69,9 +81,10 @@ codes! {
 
 impl Code {
     /// Seconds after which it is worth another try.
-    fn retry_after(self) -> Option<HeaderValue> {
+    pub(crate) fn retry_after(self) -> Option<HeaderValue> {
         match self {
             Code::Overloaded => Some(HeaderValue::from_static("1")),
+            Code::TooManyFailures => Some(HeaderValue::from(guesses::STEP.millis() / 1_000)),
             Code::StoreUnavailable | Code::ShuttingDown => Some(HeaderValue::from_static("5")),
             _ => None,
         }

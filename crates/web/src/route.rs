@@ -17,8 +17,11 @@ use http::request::Parts;
 use http::{HeaderValue, Method, header};
 
 use crate::Door;
-use crate::api::{batch, channels, classify, health, list, messages, receipts, stats, store, templates};
-use crate::auth::{Access, Caller};
+use crate::api::{batch, channels, classify, dead, decisions, events, health, keys, list, messages, operations, receipts, stats, store, suppressions, templates, webhooks};
+use crate::auth::{Access, Caller, bearer};
+use crate::ingress::{self, Surface, evolution, queue, resend, supabase};
+use crate::keyring;
+use crate::{docs, openapi};
 use crate::problem::{Code, Problem};
 use crate::proof::{self, Proven};
 
@@ -39,23 +42,29 @@ pub(crate) struct Call {
 pub struct Route {
     pub method: Method,
     pub path: &'static str,
-    way: Way,
+    pub(crate) way: Way,
 }
 
 /// How a route is reached: a handler that gets a caller cannot be had without saying who may call it.
-enum Way {
+pub(crate) enum Way {
     Open(fn(Door) -> Answer),
+    /// Says the same to everybody.
+    Page(fn() -> Response),
     Keyed(Access, fn(Call) -> Answer),
     /// For the provider of the channel that the path names, which shows who it is in its own way.
     Proven(fn(Proven) -> Answer),
+    /// As `Keyed`, with the key, the answers and the errors of a system that applications know.
+    DropIn(Surface, Access, fn(Call) -> Answer),
+    /// What browsers ask before they call from a page of elsewhere.
+    Preflight,
 }
 
 impl Route {
     /// What the route asks of a key; nothing if no key opens it, or none is needed.
     pub fn access(&self) -> Option<Access> {
         match self.way {
-            Way::Open(_) | Way::Proven(_) => None,
-            Way::Keyed(access, _) => Some(access),
+            Way::Open(_) | Way::Page(_) | Way::Proven(_) | Way::Preflight => None,
+            Way::Keyed(access, _) | Way::DropIn(_, access, _) => Some(access),
         }
     }
 }
@@ -70,18 +79,41 @@ impl fmt::Debug for Route {
 pub static ROUTES: &[Route] = &[
     open("/healthz", |_| Box::pin(health::alive())),
     open("/readyz", |door| Box::pin(health::ready(door))),
+    Route { method: Method::GET, path: "/openapi.json", way: Way::Page(openapi::answer) },
+    Route { method: Method::GET, path: "/docs", way: Way::Page(docs::answer) },
     keyed(Method::POST, "/v1/messages", Access::Send, |call| Box::pin(messages::create(call))),
     keyed(Method::GET, "/v1/messages", Access::Follow, |call| Box::pin(list::page(call))),
     keyed(Method::POST, "/v1/messages/batch", Access::Send, |call| Box::pin(batch::create(call))),
     keyed(Method::GET, "/v1/messages/{id}", Access::Follow, |call| Box::pin(messages::show(call))),
     keyed(Method::POST, "/v1/messages/{id}/cancel", Access::Send, |call| Box::pin(messages::cancel(call))),
+    keyed(Method::POST, "/v1/messages/{id}/retry", Access::Operate, |call| Box::pin(dead::retry(call))),
+    keyed(Method::GET, "/v1/dead-letters", Access::Look, |call| Box::pin(dead::list(call))),
+    keyed(Method::GET, "/v1/dead-letters/groups", Access::Look, |call| Box::pin(dead::groups(call))),
+    keyed(Method::POST, "/v1/dead-letters/reprocess", Access::Operate, |call| Box::pin(dead::reprocess(call))),
+    keyed(Method::POST, "/v1/dead-letters/discard", Access::Operate, |call| Box::pin(dead::discard(call))),
+    keyed(Method::GET, "/v1/dead-letters/{id}", Access::Look, |call| Box::pin(dead::show(call))),
+    keyed(Method::PATCH, "/v1/dead-letters/{id}", Access::Operate, |call| Box::pin(dead::edit(call))),
+    keyed(Method::GET, "/v1/operations", Access::Look, |call| Box::pin(operations::list(call))),
+    keyed(Method::GET, "/v1/operations/{id}", Access::Look, |call| Box::pin(operations::show(call))),
+    keyed(Method::POST, "/v1/operations/{id}/cancel", Access::Operate, |call| {
+        Box::pin(operations::cancel(call))
+    }),
     keyed(Method::GET, "/v1/channels", Access::Look, |call| Box::pin(channels::list(call))),
     keyed(Method::POST, "/v1/channels/{name}/hold", Access::Operate, |call| Box::pin(channels::hold(call))),
     keyed(Method::POST, "/v1/channels/{name}/release", Access::Operate, |call| {
         Box::pin(channels::release(call))
     }),
     keyed(Method::POST, "/v1/channels/{name}/open", Access::Operate, |call| Box::pin(channels::open(call))),
+    keyed(Method::POST, "/v1/channels/{name}/test", Access::Operate, |call| {
+        Box::pin(operations::test_channel(call))
+    }),
     keyed(Method::POST, "/v1/channels/{name}/close", Access::Operate, |call| Box::pin(channels::close(call))),
+    keyed(Method::GET, "/v1/keys", Access::Administer, |call| Box::pin(keys::list(call))),
+    keyed(Method::POST, "/v1/keys", Access::Administer, |call| Box::pin(keys::create(call))),
+    keyed(Method::GET, "/v1/keys/{id}", Access::Administer, |call| Box::pin(keys::show(call))),
+    keyed(Method::PATCH, "/v1/keys/{id}", Access::Administer, |call| Box::pin(keys::change(call))),
+    keyed(Method::DELETE, "/v1/keys/{id}", Access::Administer, |call| Box::pin(keys::revoke(call))),
+    keyed(Method::POST, "/v1/keys/{id}/rotate", Access::Administer, |call| Box::pin(keys::rotate(call))),
     keyed(Method::GET, "/v1/templates", Access::Look, |call| Box::pin(templates::list(call))),
     keyed(Method::GET, "/v1/templates/{name}", Access::Look, |call| Box::pin(templates::show(call))),
     keyed(Method::PUT, "/v1/templates/{name}", Access::Operate, |call| Box::pin(templates::put(call))),
@@ -91,14 +123,52 @@ pub static ROUTES: &[Route] = &[
     keyed(Method::POST, "/v1/templates/{name}/render", Access::Look, |call| {
         Box::pin(templates::render(call))
     }),
+    keyed(Method::GET, "/v1/suppressions", Access::Look, |call| Box::pin(suppressions::list(call))),
+    keyed(Method::POST, "/v1/suppressions", Access::Operate, |call| Box::pin(suppressions::create(call))),
+    keyed(Method::POST, "/v1/suppressions/import", Access::Operate, |call| {
+        Box::pin(suppressions::import(call))
+    }),
+    keyed(Method::GET, "/v1/suppressions/export", Access::Look, |call| Box::pin(suppressions::export(call))),
+    keyed(Method::DELETE, "/v1/suppressions/{id}", Access::Operate, |call| {
+        Box::pin(suppressions::remove(call))
+    }),
     keyed(Method::POST, "/v1/classifications", Access::Any, |call| Box::pin(classify::classify(call))),
+    keyed(Method::POST, "/v1/retry-decisions", Access::Send, |call| Box::pin(decisions::decide(call))),
+    keyed(Method::GET, "/v1/retry-decisions", Access::Follow, |call| Box::pin(decisions::list(call))),
     proven("/v1/receipts/{channel}", |report| Box::pin(receipts::take(report))),
     // Some providers write the event's name behind the address that they were given; the body says it as well.
     proven("/v1/receipts/{channel}/{event}", |report| Box::pin(receipts::take(report))),
+    keyed(Method::GET, "/v1/events", Access::Follow, |call| Box::pin(events::follow(call))),
+    keyed(Method::GET, "/v1/webhooks", Access::Operate, |call| Box::pin(webhooks::list(call))),
+    keyed(Method::POST, "/v1/webhooks", Access::Administer, |call| Box::pin(webhooks::create(call))),
+    keyed(Method::GET, "/v1/webhooks/{id}", Access::Operate, |call| Box::pin(webhooks::show(call))),
+    keyed(Method::PATCH, "/v1/webhooks/{id}", Access::Administer, |call| Box::pin(webhooks::change(call))),
+    keyed(Method::DELETE, "/v1/webhooks/{id}", Access::Administer, |call| Box::pin(webhooks::remove(call))),
+    keyed(Method::POST, "/v1/webhooks/{id}/rotate-secret", Access::Administer, |call| {
+        Box::pin(webhooks::rotate(call))
+    }),
+    keyed(Method::POST, "/v1/webhooks/{id}/test", Access::Operate, |call| Box::pin(webhooks::test(call))),
     keyed(Method::GET, "/v1/stats", Access::Look, |call| Box::pin(stats::stats(call))),
     keyed(Method::GET, "/v1/store", Access::Look, |call| Box::pin(store::show(call))),
     keyed(Method::POST, "/v1/store/pause", Access::Administer, |call| Box::pin(store::pause(call))),
     keyed(Method::POST, "/v1/store/resume", Access::Administer, |call| Box::pin(store::resume(call))),
+    drop_in(Method::POST, "/emails", Surface::Resend, Access::Send, |call| Box::pin(resend::send(call))),
+    drop_in(Method::POST, "/emails/batch", Surface::Resend, Access::Send, |call| Box::pin(resend::batch(call))),
+    drop_in(Method::GET, "/emails/{id}", Surface::Resend, Access::Follow, |call| Box::pin(resend::show(call))),
+    drop_in(Method::POST, "/message/sendText/{instance}", Surface::Evolution, Access::Send, |call| {
+        Box::pin(evolution::text(call))
+    }),
+    drop_in(Method::POST, "/message/sendMedia/{instance}", Surface::Evolution, Access::Send, |call| {
+        Box::pin(evolution::media(call))
+    }),
+    drop_in(Method::POST, "/rest/v1/rpc/enqueue_email", Surface::Rest, Access::Send, |call| {
+        Box::pin(supabase::enqueue(call))
+    }),
+    preflight("/rest/v1/rpc/enqueue_email"),
+    drop_in(Method::POST, "/functions/v1/process-email-queue", Surface::Function, Access::Send, |call| {
+        Box::pin(queue::process(call))
+    }),
+    preflight("/functions/v1/process-email-queue"),
 ];
 
 const fn open(path: &'static str, run: fn(Door) -> Answer) -> Route {
@@ -111,6 +181,20 @@ const fn keyed(method: Method, path: &'static str, access: Access, run: fn(Call)
 
 const fn proven(path: &'static str, run: fn(Proven) -> Answer) -> Route {
     Route { method: Method::POST, path, way: Way::Proven(run) }
+}
+
+const fn drop_in(
+    method: Method,
+    path: &'static str,
+    surface: Surface,
+    access: Access,
+    run: fn(Call) -> Answer,
+) -> Route {
+    Route { method, path, way: Way::DropIn(surface, access, run) }
+}
+
+const fn preflight(path: &'static str) -> Route {
+    Route { method: Method::OPTIONS, path, way: Way::Preflight }
 }
 
 /// Everything behind one door. Whatever is not a route answers a problem, too.
@@ -142,20 +226,32 @@ async fn run(route: &'static Route, door: Door, request: Request) -> Response {
         tracing::error!(method = %route.method, path = route.path, "a handler panicked");
         Err(Problem::internal())
     });
-    sealed(answer.unwrap_or_else(IntoResponse::into_response))
+    sealed(answer.unwrap_or_else(|problem| match route.way {
+        Way::DropIn(surface, ..) => surface.tell(&problem),
+        _ => problem.into_response(),
+    }))
 }
 
 async fn admit(route: &'static Route, door: Door, mut request: Request) -> Result<Response, Problem> {
     let (access, handler) = match route.way {
         Way::Open(handler) => return handler(door).await,
-        Way::Keyed(access, handler) => (access, handler),
+        Way::Page(page) => return Ok(page()),
+        Way::Keyed(access, handler) | Way::DropIn(_, access, handler) => (access, handler),
+        Way::Preflight => return Ok(ingress::preflight()),
         Way::Proven(handler) => {
             let name = path_name(&mut request).await?;
             let (head, body) = request.into_parts();
             return handler(proof::proven(door, &name, &head, body).await?).await;
         }
     };
-    let caller = door.0.keys.caller(request.headers(), door.store(), &*door.0.clock).await?;
+    let key = match route.way {
+        Way::DropIn(surface, ..) => match surface.key(request.headers()) {
+            Some(key) => key,
+            None => return Ok(surface.keyless()),
+        },
+        _ => bearer(request.headers())?,
+    };
+    let caller = door.caller_by_key(key, keyring::peer(request.extensions())).await?;
     caller.may(access)?;
     let name = match route.path.contains('{') {
         true => path_name(&mut request).await?,
@@ -179,8 +275,11 @@ fn no_address() -> Problem {
     )
 }
 
-async fn no_route() -> Response {
-    sealed(no_address().into_response())
+async fn no_route(request: Request) -> Response {
+    sealed(match Surface::at(request.uri().path()) {
+        Some(surface) => surface.lost(&request.into_parts().0, Code::NotFound),
+        None => no_address().into_response(),
+    })
 }
 
 async fn no_api() -> Response {
@@ -190,6 +289,9 @@ async fn no_api() -> Response {
 }
 
 async fn no_method(request: Request) -> Response {
+    if let Some(surface) = Surface::at(request.uri().path()) {
+        return sealed(surface.lost(&request.into_parts().0, Code::MethodNotAllowed));
+    }
     let hint = "the Allow header names the methods that this address takes";
     let detail = format!(
         "{} cannot be used here",

@@ -7,11 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::guesses::Peer;
 
 /// What connections may cost us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +115,15 @@ async fn talk(
 ) {
     // Answers are small and written at once; waiting to fill a packet would only delay them.
     let _ = stream.set_nodelay(true);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
+    let peer = stream.peer_addr().ok().map(|address| Peer(address.ip()));
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        router.call(request)
+    });
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = &mut connection => ended,
         _ = stopping.changed() => {

@@ -6,31 +6,59 @@
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
-use pombo_kernel::delivery::LastWord;
+use pombo_kernel::delivery::{Delivery, LastWord};
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{
-    Attempt, AttemptFailure, Body as Said, Draft, Json, QueueName, State, StateName,
+    Attempt, AttemptFailure, AttemptOutcome, Body as Said, Draft, FailureReason, Json, QueueName, State, StateName,
 };
 use pombo_kernel::policy::Overrides;
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Span, Time};
 use pombo_store::{Line, Story};
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::problem::Problem;
 
+/// A message as a list shows it. The schema of what [`line`] writes.
+#[derive(JsonSchema)]
+#[schemars(rename = "Message")]
+#[allow(dead_code)]
+pub(crate) struct MessageLine {
+    #[schemars(flatten)]
+    head: Head,
+    #[schemars(flatten)]
+    rest: Rest<'static>,
+}
+
+/// A message with its attempts. The schema of what [`story`] writes.
+#[derive(JsonSchema)]
+#[schemars(rename = "MessageStory")]
+#[allow(dead_code)]
+pub(crate) struct MessageStory {
+    #[schemars(flatten)]
+    line: MessageLine,
+    /// Every attempt, the oldest first.
+    attempts: Vec<AttemptView<'static>>,
+}
+
 /// What depends on the id of a new message.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Head {
+    /// `msg_` and 32 hexadecimal digits.
+    #[schemars(with = "String", regex(pattern = "^msg_[0-9a-f]{32}$"))]
     id: MessageId,
+    #[schemars(with = "StateName")]
     state: &'static str,
     expires_after: Option<Span>,
+    /// When it is tried next; null unless it is pending.
     next_attempt_at: Option<Time>,
     created_at: Time,
     updated_at: Time,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Rest<'a> {
     channel: &'a str,
     to: &'a str,
@@ -38,7 +66,9 @@ struct Rest<'a> {
     template: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     template_version: Option<u32>,
+    #[schemars(with = "Option<Value>")]
     payload: Option<&'a Json>,
+    #[schemars(with = "Option<Value>")]
     content: Option<&'a Json>,
     lane: &'a str,
     priority: u8,
@@ -46,20 +76,27 @@ struct Rest<'a> {
     reference: Option<&'a str>,
     user_id: Option<&'a str>,
     ordering_key: Option<&'a str>,
+    #[schemars(with = "Map<String, Value>")]
     metadata: Metadata<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry: Option<&'a Overrides>,
+    /// Why it is a dead letter.
+    #[schemars(with = "Option<FailureReason>")]
     failure_reason: Option<&'static str>,
     attempt_count: u16,
+    /// Null if its channel is no longer configured.
     max_attempts: Option<u16>,
     last_error: Option<LastError<'a>>,
     provider_id: Option<&'a str>,
+    /// What the provider reported later.
+    #[schemars(with = "Option<Delivery>")]
     delivery: Option<&'static str>,
     delivery_at: Option<Time>,
     delivery_detail: Option<&'a str>,
     finished_at: Option<Time>,
     campaign: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     attempts: Option<Vec<AttemptView<'a>>>,
 }
 
@@ -75,7 +112,7 @@ impl Serialize for Metadata<'_> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct LastError<'a> {
     verdict: pombo_kernel::classify::Verdict,
     category: &'a str,
@@ -94,11 +131,15 @@ impl<'a> From<&'a AttemptFailure> for LastError<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Attempt")]
 struct AttemptView<'a> {
+    /// 0 since acceptance, one more with each reprocessing.
+    round: u16,
     number: u16,
     started_at: Time,
     finished_at: Time,
+    #[schemars(with = "AttemptOutcome")]
     outcome: &'static str,
     verdict: Option<pombo_kernel::classify::Verdict>,
     category: Option<&'a str>,
@@ -115,6 +156,7 @@ impl<'a> From<&'a Attempt> for AttemptView<'a> {
     fn from(attempt: &'a Attempt) -> AttemptView<'a> {
         let failure = attempt.failure.as_ref();
         AttemptView {
+            round: attempt.round,
             number: attempt.number,
             started_at: attempt.started_at,
             finished_at: attempt.finished_at,
@@ -291,6 +333,17 @@ fn join(document: &mut Vec<u8>, head: &Head, rest: &[u8]) {
     if serde_json::to_writer(&mut *document, head).is_ok() && document.pop() == Some(b'}') {
         document.push(b',');
         document.extend_from_slice(rest.strip_prefix(b"{").unwrap_or(b"}"));
+    }
+}
+
+/// Adds what another object says to a document that is one.
+pub(crate) fn extend(document: &mut Vec<u8>, more: &impl Serialize) {
+    let more = serde_json::to_vec(more).unwrap_or_default();
+    if let Some(rest) = more.strip_prefix(b"{").filter(|rest| rest.len() > 1)
+        && document.pop_if(|last| *last == b'}').is_some()
+    {
+        document.push(b',');
+        document.extend_from_slice(rest);
     }
 }
 

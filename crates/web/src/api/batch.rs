@@ -16,6 +16,7 @@ use pombo_kernel::message::{Draft, Idempotency, StateName};
 use pombo_kernel::request::{BadJson, Refused};
 use pombo_kernel::setup::Setup;
 use pombo_store::{Accepted, Conflict, Repeat, StoreError};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -59,18 +60,30 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
     }
 }
 
-/// One item's result.
-#[derive(Serialize)]
+/// What became of each message of a list. The schema of what [`Batch::list`] writes.
+#[derive(JsonSchema)]
+#[schemars(rename = "BatchResults")]
+#[allow(dead_code)]
+pub(crate) struct ItemsView {
+    items: Vec<ItemView<'static>>,
+}
+
+/// One item's result: an id and a state, or an error.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BatchResult")]
 struct ItemView<'a> {
+    /// Its place in the request, from 0 on.
     index: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<StateName>")]
     state: Option<&'static str>,
     /// The key was seen before with the same request: this is the message of that time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replayed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<crate::openapi::ProblemDocument>")]
     error: Option<&'a Problem>,
 }
 
@@ -182,6 +195,15 @@ impl Batch {
                 Ok(Err(problem)) => (true, Some(problem)),
                 Err(_) => (true, Some(body::too_slow())),
             };
+            // A key that was taken away while the stream was open ends it.
+            let failure = match failure {
+                None => self.door.still_knows(&self.caller).await.err(),
+                failure => failure,
+            };
+            let last = last || failure.is_some();
+            if failure.as_ref().is_some_and(|problem| problem.code == Code::Unauthorized) {
+                lines.whole.clear();
+            }
             while let Some(group) = lines.group() {
                 let document = self.results(index, &group).await;
                 index += group.len() as u64;
@@ -236,6 +258,9 @@ impl Batch {
         let mut refused: Vec<Option<Problem>> = Vec::with_capacity(items.len());
         for (item, index) in items.iter().zip(start..) {
             match setup.draft_json(item, &self.caller.tenant, now) {
+                Ok(drafted) if !self.caller.sees(&drafted.draft.queue.channel) => {
+                    refused.push(self.caller.may_use(&drafted.draft.queue.channel).err());
+                }
                 Ok(mut drafted) => {
                     drafted.draft.idempotency = self.idempotency(drafted.idempotency_key, index, item);
                     drafts.push(drafted.draft);

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use pombo_kernel::block::{Block, BlockKind, Gate};
+use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::policy::{Delays, Policy};
 use pombo_kernel::setup::ChannelSetup;
 use pombo_kernel::time::{Span, Time};
 use pombo_store::Place;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fields::Fields;
@@ -18,9 +20,12 @@ use crate::{body, view};
 
 const BODY_BYTES: usize = 16 * 1024;
 
-#[derive(Serialize)]
-struct ChannelView<'a> {
+/// A channel: its policy, and whether messages pass.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Channel")]
+pub(crate) struct ChannelView<'a> {
     name: &'a str,
+    #[schemars(with = "ChannelKind")]
     kind: &'static str,
     policy: PolicyView<'a>,
     #[serde(flatten)]
@@ -29,16 +34,19 @@ struct ChannelView<'a> {
     destinations: Vec<DestinationView>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Destination")]
 struct DestinationView {
+    #[schemars(with = "String")]
     destination: Arc<str>,
     #[serde(flatten)]
     standing: Standing,
 }
 
 /// Whether messages pass, and if not, why, until when, and what to do.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
 struct Standing {
+    #[schemars(extend("enum" = ["ok", "held", "paused", "open", "recovering"]))]
     state: &'static str,
     reason: Option<String>,
     hint: Option<String>,
@@ -48,9 +56,11 @@ struct Standing {
 }
 
 /// The circuit breaker of a channel or destination.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Breaker")]
 struct BreakerView {
     /// `closed`, `open`, `half_open` (a message may try whether it is back) or `recovering`.
+    #[schemars(extend("enum" = ["closed", "open", "half_open", "recovering"]))]
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_probe_at: Option<Time>,
@@ -78,7 +88,8 @@ impl BreakerView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Policy")]
 struct PolicyView<'a> {
     name: &'a str,
     attempts: u16,
@@ -181,17 +192,23 @@ fn channel_view<'a>(channel: &'a ChannelSetup, blocks: &[(Place, Block)], now: T
     }
 }
 
+/// The channels of a tenant.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Channels")]
+pub(crate) struct ChannelsView<'a> {
+    items: Vec<ChannelView<'a>>,
+}
+
 /// Every channel of the caller's tenant, with its policy and whether messages pass.
 pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        items: Vec<ChannelView<'a>>,
-    }
     let setup = call.door.setup();
     let blocks = call.door.store().blocks().await?;
     let now = call.door.now();
-    let own = setup.channels.values().filter(|channel| channel.tenant == call.caller.tenant);
-    view::ok(&Document { items: own.map(|channel| channel_view(channel, &blocks, now)).collect() })
+    let own = |channel: &&Arc<ChannelSetup>| {
+        channel.tenant == call.caller.tenant && call.caller.sees(&channel.name)
+    };
+    let own = setup.channels.values().filter(own);
+    view::ok(&ChannelsView { items: own.map(|channel| channel_view(channel, &blocks, now)).collect() })
 }
 
 /// Puts an operator's hold in front of a channel or of one destination; its messages wait, uncharged.
@@ -274,7 +291,10 @@ async fn standing(door: &Door, channel: &ChannelSetup) -> Result<Response, Probl
     view::ok(&channel_view(channel, &blocks, door.now()))
 }
 
-fn own_channel(call: &Call) -> Result<Arc<ChannelSetup>, Problem> {
+pub(crate) fn own_channel(call: &Call) -> Result<Arc<ChannelSetup>, Problem> {
+    if let Ok(name) = call.name.parse() {
+        call.caller.may_use(&name)?;
+    }
     let setup = call.door.setup();
     let found = setup.channels.get(call.name.as_str()).filter(|channel| channel.tenant == call.caller.tenant);
     found.cloned().ok_or_else(|| {

@@ -25,9 +25,22 @@ impl Fields {
         Ok(Fields { members, errors: Vec::new(), read: Vec::new() })
     }
 
+    /// The same with these members where it has none of the name.
+    pub(crate) fn or(mut self, usual: &Map<String, Value>) -> Fields {
+        for (name, value) in usual {
+            self.members.entry(name).or_insert_with(|| value.clone());
+        }
+        self
+    }
+
     pub(crate) fn wrong(&mut self, field: &'static str, reason: impl Into<String>, hint: impl Into<String>) {
         let (reason, hint) = (reason.into(), hint.into());
         self.errors.push(FieldError { code: Code::InvalidField, field: field.into(), reason, hint });
+    }
+
+    /// A field that is wrong in a way of its own.
+    pub(crate) fn refuse(&mut self, error: FieldError) {
+        self.errors.push(error);
     }
 
     /// A text of 1 to `max` bytes, if it is there and not null.
@@ -58,6 +71,37 @@ impl Fields {
     /// A value of any form, if it is there and not null.
     pub(crate) fn value(&mut self, field: &'static str) -> Option<Value> {
         self.take(field)
+    }
+
+    /// A value of any form, also null, which a change means to say something by.
+    pub(crate) fn nullable(&mut self, field: &'static str) -> Option<Value> {
+        self.read.push(field);
+        self.members.remove(field)
+    }
+
+    /// A whole number within these bounds, if it is there and not null.
+    pub(crate) fn whole(&mut self, field: &'static str, least: u64, most: u64) -> Option<u64> {
+        let number = self.take(field)?.as_u64().filter(|number| (least..=most).contains(number));
+        if number.is_none() {
+            self.wrong(field, format!("is not a whole number from {least} to {most}"), "write it without quotes");
+        }
+        number
+    }
+
+    /// `true` or `false`, if it is there and not null.
+    pub(crate) fn flag(&mut self, field: &'static str) -> Option<bool> {
+        let flag = self.take(field)?.as_bool();
+        if flag.is_none() {
+            self.wrong(field, "is not true or false", "write true, or leave it out");
+        }
+        flag
+    }
+
+    /// Says that a field is missing, unless something else was wrong with it.
+    pub(crate) fn missing(&mut self, field: &'static str, hint: impl Into<String>) {
+        if !self.errors.iter().any(|error| error.field == field) {
+            self.wrong(field, "is missing", hint);
+        }
     }
 
     fn take(&mut self, field: &'static str) -> Option<Value> {

@@ -13,7 +13,7 @@ use crate::route::Call;
 use crate::view::Unborn;
 use crate::{body, idempotency, view};
 
-const REPLAYED: &str = "idempotency-replayed";
+pub(crate) const REPLAYED: &str = "idempotency-replayed";
 
 /// Accepts one message: 202 once it is durable. The same key and request again answer with the same message.
 pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
@@ -27,6 +27,7 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
     let key = idempotency::header(&head.headers)?;
     let drafted = setup.draft_json(text, &caller.tenant, door.now())?;
     let mut draft = drafted.draft;
+    caller.may_use(&draft.queue.channel)?;
     draft.idempotency = match (key, drafted.idempotency_key) {
         (Some(header), Some(field)) if header != field => {
             return Err(Problem::field(
@@ -73,6 +74,7 @@ pub(crate) fn conflicting(conflict: Conflict) -> Problem {
 pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
     let id: MessageId = call.name.parse().map_err(|_| Problem::no_message())?;
     let story = call.door.store().story(call.caller.tenant.clone(), id).await?;
+    let story = story.filter(|story| call.caller.sees(&story.message.queue.channel));
     let story = story.ok_or_else(Problem::no_message)?;
     Ok(view::answer(StatusCode::OK, view::story(&story, &call.door.setup())))
 }
@@ -80,6 +82,11 @@ pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
 /// Cancels a message that still waits, and answers with it as it is then.
 pub(crate) async fn cancel(call: Call) -> Result<Response, Problem> {
     let id: MessageId = call.name.parse().map_err(|_| Problem::no_message())?;
+    if call.caller.channels.is_some() {
+        let story = call.door.store().story(call.caller.tenant.clone(), id).await?;
+        let seen = story.is_some_and(|story| call.caller.sees(&story.message.queue.channel));
+        seen.then_some(()).ok_or_else(Problem::no_message)?;
+    }
     let by = call.caller.actor();
     match call.door.store().cancel(call.caller.tenant.clone(), id, by).await? {
         Cancelled::Done => {

@@ -9,6 +9,7 @@ use pombo_kernel::delivery::{Report, evolution, resend};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::setup::ChannelSetup;
 use pombo_store::Reported;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::sleep;
@@ -27,10 +28,14 @@ const FIRST_PAUSE: Duration = Duration::from_millis(25);
 pub(crate) const WAITERS: usize = 64;
 
 /// What became of the reports in one request.
-#[derive(Default, Serialize)]
-struct Counts {
+#[derive(Default, Serialize, JsonSchema)]
+#[schemars(rename = "ReceiptCounts")]
+pub(crate) struct Counts {
+    /// Reports that moved a message's delivery.
     moved: usize,
+    /// Reports that said nothing new.
     kept: usize,
+    /// Reports on messages that are not known.
     unknown: usize,
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use axum::response::Response;
 use pombo_store::Counted;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
 use super::store::PauseView;
 use crate::problem::Problem;
@@ -26,10 +28,11 @@ impl Counts {
         Counted::ALL.iter().position(|known| *known == what).map_or(0, |place| self.0[place])
     }
 
-    /// Accepted and not at an end: pending or being sent.
+    /// Begun, or begun again, and not at an end: pending or being sent. What is discarded had failed before.
     fn waiting(&self) -> u64 {
-        let ends = [Counted::Sent, Counted::Failed, Counted::Cancelled, Counted::Discarded];
-        self.of(Counted::Accepted).saturating_sub(ends.into_iter().map(|end| self.of(end)).sum())
+        let sum = |counted: &[Counted]| counted.iter().map(|what| self.of(*what)).sum::<u64>();
+        let ended = sum(&[Counted::Sent, Counted::Failed, Counted::Cancelled]);
+        sum(&[Counted::Accepted, Counted::Reprocessed]).saturating_sub(ended)
     }
 }
 
@@ -40,20 +43,36 @@ impl Serialize for Counts {
     }
 }
 
+impl JsonSchema for Counts {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Counts".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names = || Counted::ALL.into_iter().map(Counted::as_str).chain(["waiting"]);
+        let count = json!({"type": "integer", "minimum": 0});
+        let properties: Map<String, Value> = names().map(|name| (name.to_owned(), count.clone())).collect();
+        let required: Vec<&str> = names().collect();
+        json_schema!({"type": "object", "properties": properties, "required": required})
+    }
+}
+
+/// Counts of all time.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Stats")]
+pub(crate) struct StatsView {
+    total: Counts,
+    channels: BTreeMap<String, Counts>,
+    /// Why nothing is sent, if nothing is.
+    paused: Option<PauseView>,
+}
+
 /// What happened to the tenant's messages, by channel.
 pub(crate) async fn stats(call: Call) -> Result<Response, Problem> {
-    #[derive(Serialize)]
-    struct Document {
-        total: Counts,
-        channels: BTreeMap<String, Counts>,
-        /// Why nothing is sent, if nothing is.
-        paused: Option<PauseView>,
-    }
     let tallies = call.door.store().tallies().await?;
     let paused = call.door.store().paused().await?.map(PauseView::from);
-    let mut document = Document { total: Counts::default(), channels: BTreeMap::new(), paused };
+    let mut document = StatsView { total: Counts::default(), channels: BTreeMap::new(), paused };
     for tally in tallies {
-        if tally.tenant == call.caller.tenant {
+        if tally.tenant == call.caller.tenant && call.caller.sees(&tally.channel) {
             document.total.add(tally.what, tally.count);
             let channel = document.channels.entry(tally.channel.as_str().to_owned()).or_default();
             channel.add(tally.what, tally.count);

@@ -3,6 +3,7 @@
 use axum::response::Response;
 use pombo_kernel::time::Time;
 use pombo_store::Pause;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fields::Fields;
@@ -14,7 +15,8 @@ use crate::{body, view};
 const BODY_BYTES: usize = 16 * 1024;
 
 /// Why nothing is sent, and since when.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Pause")]
 pub(crate) struct PauseView {
     since: Time,
     reason: String,
@@ -29,8 +31,11 @@ impl From<Pause> for PauseView {
     }
 }
 
-#[derive(Serialize)]
-struct Document {
+/// Whether anything is sent.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "StoreStanding")]
+pub(crate) struct StandingView {
+    /// Null if messages are sent as usual.
     paused: Option<PauseView>,
 }
 
@@ -41,6 +46,7 @@ pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
 
 /// Sends nothing more, of anybody's. Messages are still accepted, and what is being sent is finished.
 pub(crate) async fn pause(call: Call) -> Result<Response, Problem> {
+    call.caller.may_keep_house()?;
     let Call { door, caller, head, body, .. } = call;
     let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
     let reason = fields.line("reason", 500);
@@ -55,6 +61,7 @@ pub(crate) async fn pause(call: Call) -> Result<Response, Problem> {
 
 /// Lets everything go on. Nothing paused is no error.
 pub(crate) async fn resume(call: Call) -> Result<Response, Problem> {
+    call.caller.may_keep_house()?;
     let Call { door, caller, head, body, .. } = call;
     Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?.end()?;
     let resumed = door.store().resume(caller.actor()).await?;
@@ -63,5 +70,5 @@ pub(crate) async fn resume(call: Call) -> Result<Response, Problem> {
 }
 
 async fn standing(door: &Door) -> Result<Response, Problem> {
-    view::ok(&Document { paused: door.store().paused().await?.map(PauseView::from) })
+    view::ok(&StandingView { paused: door.store().paused().await?.map(PauseView::from) })
 }

@@ -1,18 +1,22 @@
 //! Templates: what they say, version by version, and what comes of one with a payload.
 
-use axum::extract::Query;
+use std::sync::Arc;
+
 use axum::response::Response;
-use http::{StatusCode, Uri};
+use http::StatusCode;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::TemplateName;
 use pombo_kernel::request::no_template;
+use pombo_kernel::setup::ChannelSetup;
 use pombo_kernel::template::{Compiled, PART_BYTES_MAX, Part, Template};
 use pombo_kernel::time::Time;
 use pombo_store::{Put, Repeat, TemplateVersion};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::fields::Fields;
+use super::page::{self, Paging, Query, bad_cursor};
 use crate::Door;
 use crate::auth::Caller;
 use crate::problem::{Code, FieldError, Problem};
@@ -21,12 +25,13 @@ use crate::{body, view};
 
 /// Four parts of the largest size, with room for their escapes.
 const BODY_BYTES: usize = 4 * 2 * PART_BYTES_MAX;
-const LIMIT_DEFAULT: usize = 50;
-const LIMIT_MAX: usize = 500;
+/// Names that are looked through for one like it, when a template is not found.
+const OTHERS: usize = 500;
 
 /// A version with its words.
-#[derive(Serialize)]
-struct Full<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TemplateVersion")]
+pub(crate) struct Full<'a> {
     #[serde(flatten)]
     head: Head<'a>,
     subject: Option<&'a str>,
@@ -36,8 +41,9 @@ struct Full<'a> {
 }
 
 /// A version as a list shows it.
-#[derive(Serialize)]
-struct Head<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TemplateHead")]
+pub(crate) struct Head<'a> {
     name: &'a str,
     version: u32,
     parts: Vec<&'static str>,
@@ -70,13 +76,6 @@ fn full(status: StatusCode, stored: &TemplateVersion) -> Result<Response, Proble
     Ok(view::answer(status, json))
 }
 
-/// A page of versions, and where the next one begins.
-#[derive(Serialize)]
-struct Page<'a> {
-    items: Vec<Head<'a>>,
-    next_cursor: Option<String>,
-}
-
 fn page(
     stored: &[TemplateVersion],
     limit: usize,
@@ -85,31 +84,37 @@ fn page(
     let more = stored.len() > limit;
     let shown = &stored[..stored.len().min(limit)];
     let next_cursor = shown.last().filter(|_| more).map(cursor);
-    view::ok(&Page { items: shown.iter().map(Head::from).collect(), next_cursor })
+    page::page(shown.iter().map(Head::from).collect(), next_cursor)
 }
 
 /// The latest version of each template, by name.
 pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
-    let asked = Asked::read(&call.head.uri, &["limit", "cursor"])?;
-    let after = asked.cursor.map(|cursor| cursor.parse().map_err(|_| bad_cursor())).transpose()?;
-    let stored = call.door.store().templates(call.caller.tenant.clone(), after, asked.limit + 1).await?;
-    page(&stored, asked.limit, |last| last.name.to_string())
+    let Paging { limit, cursor, query } = Paging::read(&call.head.uri, &[])?;
+    query.end()?;
+    let after = cursor.map(|cursor| cursor.parse().map_err(|_| bad_cursor())).transpose()?;
+    let stored = call.door.store().templates(call.caller.tenant.clone(), after, limit + 1).await?;
+    page(&stored, limit, |last| last.name.to_string())
 }
 
 /// One version of a template; the latest if none is named.
 pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
-    let asked = Asked::read(&call.head.uri, &["version"])?;
-    full(StatusCode::OK, &stored(&call.door, &call.caller, &call.name, asked.version).await?)
+    let mut query = Query::read(&call.head.uri, &["version"])?;
+    let version = query.take("version", |text| {
+        text.parse().map_err(|_| ("is not a number".to_owned(), "write for example 3".to_owned()))
+    });
+    query.end()?;
+    full(StatusCode::OK, &stored(&call.door, &call.caller, &call.name, version).await?)
 }
 
 /// The versions of a template, the newest first.
 pub(crate) async fn versions(call: Call) -> Result<Response, Problem> {
-    let asked = Asked::read(&call.head.uri, &["limit", "cursor"])?;
-    let before = asked.cursor.map(|cursor| cursor.parse().map_err(|_| bad_cursor())).transpose()?;
+    let Paging { limit, cursor, query } = Paging::read(&call.head.uri, &[])?;
+    query.end()?;
+    let before = cursor.map(|cursor| cursor.parse().map_err(|_| bad_cursor())).transpose()?;
     let latest = stored(&call.door, &call.caller, &call.name, None).await?;
     let tenant = call.caller.tenant.clone();
-    let found = call.door.store().template_versions(tenant, latest.name, before, asked.limit + 1).await?;
-    page(&found, asked.limit, |last| last.version.to_string())
+    let found = call.door.store().template_versions(tenant, latest.name, before, limit + 1).await?;
+    page(&found, limit, |last| last.version.to_string())
 }
 
 /// Puts a template: 201 with its new version, 200 if the latest one says the same.
@@ -117,6 +122,7 @@ pub(crate) async fn put(call: Call) -> Result<Response, Problem> {
     let name: TemplateName = call.name.parse().map_err(|bad: pombo_kernel::name::BadName| {
         Problem::field("name", "is not a name for a template", bad.to_string())
     })?;
+    call.caller.may_use_all()?;
     let Call { door, caller, head, body, .. } = call;
     let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
     let mut part = |part: Part| fields.text(part.as_str(), PART_BYTES_MAX);
@@ -147,15 +153,20 @@ pub(crate) async fn put(call: Call) -> Result<Response, Problem> {
     }
 }
 
+/// What comes of a template.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RenderedTemplate")]
+pub(crate) struct Rendered<'a> {
+    name: &'a str,
+    version: u32,
+    #[schemars(with = "ChannelKind")]
+    kind: &'static str,
+    /// The content that a channel of this kind would get.
+    content: Value,
+}
+
 /// What a channel of some kind would get to see. Nothing is sent or stored.
 pub(crate) async fn render(call: Call) -> Result<Response, Problem> {
-    #[derive(Serialize)]
-    struct Rendered<'a> {
-        name: &'a str,
-        version: u32,
-        kind: &'static str,
-        content: Value,
-    }
     let Call { door, caller, head, body, name } = call;
     let limit = door.setup().limits.content_bytes.saturating_add(16 * 1024);
     let mut fields = Fields::read(&body::json(&door, &head.headers, body, limit).await?)?;
@@ -189,7 +200,8 @@ fn kind(door: &Door, caller: &Caller, fields: &mut Fields) -> Option<ChannelKind
     let kind = fields.text("kind", 64);
     if let Some(name) = fields.text("channel", 64) {
         let setup = door.setup();
-        let channel = setup.channels.get(name.as_str()).filter(|it| it.tenant == caller.tenant);
+        let own = |it: &&Arc<ChannelSetup>| it.tenant == caller.tenant && caller.sees(&it.name);
+        let channel = setup.channels.get(name.as_str()).filter(own);
         if channel.is_none() {
             fields.wrong("channel", "there is no such channel", "`pombo channels list` shows them");
         }
@@ -228,50 +240,7 @@ async fn stored(
             return Err(Problem::new(Code::NotFound, detail, format!("the latest is {}", latest.version)));
         }
     }
-    let others = store.templates(tenant(), None, LIMIT_MAX).await?;
+    let others = store.templates(tenant(), None, OTHERS).await?;
     let problem = no_template(asked, others.iter().map(|it| it.name.as_str()));
     Err(Problem::new(Code::NotFound, problem.reason, problem.hint))
-}
-
-/// What stands behind the question mark.
-struct Asked {
-    version: Option<u32>,
-    cursor: Option<String>,
-    limit: usize,
-}
-
-impl Asked {
-    fn read(uri: &Uri, known: &[&str]) -> Result<Asked, Problem> {
-        let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
-            return Err(Problem::field("query", "cannot be read", "percent-encode the values, in UTF-8"));
-        };
-        let mut asked = Asked { version: None, cursor: None, limit: LIMIT_DEFAULT };
-        for (name, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
-            let number = value.parse::<u32>().ok();
-            match (name.as_str(), number) {
-                _ if !known.contains(&name.as_str()) => {
-                    let field: String = name.chars().take(64).collect();
-                    return Err(Problem::field(
-                        field,
-                        "is not known here",
-                        format!("there are {}", known.join(", ")),
-                    ));
-                }
-                ("cursor", _) => asked.cursor = Some(value),
-                ("version", Some(version)) => asked.version = Some(version),
-                ("limit", Some(limit)) if (1..=LIMIT_MAX).contains(&(limit as usize)) => {
-                    asked.limit = limit as usize;
-                }
-                ("limit", _) => {
-                    return Err(Problem::field("limit", "is not a number from 1 to 500", "50 if left out"));
-                }
-                _ => return Err(Problem::field("version", "is not a number", "write for example 3")),
-            }
-        }
-        Ok(asked)
-    }
-}
-
-fn bad_cursor() -> Problem {
-    Problem::new(Code::InvalidCursor, "the cursor is not one of ours", "use `next_cursor` as it was given")
 }

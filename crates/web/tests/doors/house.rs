@@ -13,6 +13,7 @@ use pombo_kernel::block::Block;
 use pombo_kernel::classify::Rules;
 use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::guard::Guard;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
@@ -25,12 +26,14 @@ use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::Line;
 use pombo_store::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
 use pombo_store::memory::Memory;
-use pombo_store::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
+use pombo_store::shelf::{Doc, Expect, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::shell::Shell;
 use pombo_store::{
-    Accepted, Answer, ApiKey, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Pause, Place,
-    Put, Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion, audit,
+    Accepted, Answer, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Pause, Place, Put,
+    Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion, audit,
 };
+use pombo_web::key::{KeyDoc, hex};
+use pombo_web::keys::Entropy;
 use pombo_web::{Door, Patience, Role, digest, router};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -139,12 +142,21 @@ impl Store for Moody {
         self.or(|store| store.lines(ids))
     }
     fn shelve(&self, wishes: Vec<Shelve>) -> Answer<'_, Vec<Shelved>> {
-        self.or(|store| store.shelve(wishes))
+        // That a key was used is written down beside the requests, and meets no mood that was meant for them.
+        match wishes.iter().all(|wish| wish.shelf == Shelf::Key && wish.record.is_none()) {
+            true => self.inner.shelve(wishes),
+            false => self.or(|store| store.shelve(wishes)),
+        }
     }
     fn doc(&self, shelf: Shelf, tenant: Tenant, id: String) -> Answer<'_, Option<Doc>> {
-        self.or(|store| store.doc(shelf, tenant, id))
+        match shelf {
+            Shelf::Key => self.inner.doc(shelf, tenant, id),
+            _ => self.or(|store| store.doc(shelf, tenant, id)),
+        }
     }
     fn docs(&self, wanted: Wanted) -> Answer<'_, Vec<Doc>> {
+        let everybody = wanted.shelf == Shelf::Key && wanted.tenant.is_none();
+        self.key_reads.fetch_add(u64::from(everybody), Ordering::Relaxed);
         self.or(|store| store.docs(wanted))
     }
     fn block(&self, place: Place, block: Block, by: Actor) -> Answer<'_, ()> {
@@ -221,13 +233,6 @@ impl Store for Moody {
     fn verify(&self) -> Answer<'_, audit::Verified> {
         self.or(|store| store.verify())
     }
-    fn add_key(&self, key: ApiKey) -> Answer<'_, ()> {
-        self.or(|store| store.add_key(key))
-    }
-    fn keys(&self) -> Answer<'_, Vec<ApiKey>> {
-        self.key_reads.fetch_add(1, Ordering::Relaxed);
-        self.or(|store| store.keys())
-    }
     fn watch(&self) -> watch::Receiver<u64> {
         self.inner.watch()
     }
@@ -286,6 +291,8 @@ pub(crate) fn setup() -> Setup {
             request_bytes: 65_536,
             batch_items: 200,
         },
+        subscribers: Guard::default(),
+        claims: Policy::claims(),
     }
 }
 
@@ -295,14 +302,35 @@ impl House {
     }
 
     pub(crate) async fn with(setup: Setup, patience: Patience) -> House {
+        let house = House::empty(setup, patience);
+        for role in Role::ALL {
+            house.add_key("default", &key(role.as_str(), role.as_str())).await;
+        }
+        house.add_key("other", &key("foreign", "admin")).await;
+        house
+    }
+
+    /// One that nobody has a key of.
+    pub(crate) fn bare() -> House {
+        House::empty(setup(), Patience::default())
+    }
+
+    /// Another node on the same store.
+    pub(crate) fn another_node(&self) -> House {
+        let door = Door::new(self.store.clone(), self.setup.subscribe(), self.clock.clone(), entropy(12));
+        let (router, setup) = (router(door.clone()), self.setup.clone());
+        House { router, door, store: self.store.clone(), clock: self.clock.clone(), setup }
+    }
+
+    fn empty(setup: Setup, patience: Patience) -> House {
         let clock = Arc::new(Standing(AtomicI64::new(NOW.millis())));
         let mut dice = Dice::seeded(7);
-        let entropy = Box::new(move || {
+        let salts = Box::new(move || {
             let mut bytes = [0; 32];
             bytes[..8].copy_from_slice(&dice.next_u64().to_le_bytes());
             bytes
         });
-        let inner = Shell::start(Memory::new(Dice::seeded(1)), clock.clone(), entropy).unwrap();
+        let inner = Shell::start(Memory::new(Dice::seeded(1)), clock.clone(), salts).unwrap();
         let store = Arc::new(Moody {
             inner,
             mood: Mutex::new(None),
@@ -310,21 +338,30 @@ impl House {
             key_reads: AtomicU64::new(0),
             largest_group: AtomicUsize::new(0),
         });
-        for role in Role::ALL {
-            store.add_key(key(role.as_str(), "default", role.as_str())).await.unwrap();
-        }
-        store.add_key(key("foreign", "other", "admin")).await.unwrap();
         let (setup, settled) = watch::channel(Arc::new(setup));
-        let door = Door::with_patience(store.clone(), settled, clock.clone(), patience);
+        let door = Door::with_patience(store.clone(), settled, clock.clone(), entropy(11), patience);
         House { router: router(door.clone()), door, store, clock, setup }
     }
 
-    pub(crate) async fn send(&self, request: Request<Body>) -> Reply {
+    /// Puts a key on its shelf; its text is `key-` and its label.
+    pub(crate) async fn add_key(&self, tenant: &str, key: &KeyDoc) {
+        let place = hex(&digest(&format!("key-{}", key.label)));
+        let wish = key.shelved(&tenant.parse().unwrap(), &place, Expect::Nothing, None);
+        let done = self.store.shelve(vec![wish]).await.unwrap();
+        assert_eq!(done, [Shelved::Done { version: 1 }]);
+    }
+
+    /// For doors that tell what is wrong in a manner of their own.
+    pub(crate) async fn send_elsewhere(&self, request: Request<Body>) -> Reply {
         let response = TowerToHyperService::new(self.router.clone()).call(request).await.unwrap();
         let (head, body) = response.into_parts();
         let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
         let text = String::from_utf8(bytes.to_vec()).unwrap();
-        let reply = Reply { status: head.status, headers: head.headers, text };
+        Reply { status: head.status, headers: head.headers, text }
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Reply {
+        let reply = self.send_elsewhere(request).await;
         if reply.status.is_client_error() || reply.status.is_server_error() {
             reply.check_problem();
         }
@@ -384,18 +421,28 @@ impl House {
     }
 }
 
+fn entropy(seed: u64) -> Arc<Entropy> {
+    let dice = Mutex::new(Dice::seeded(seed));
+    Arc::new(move || {
+        let mut dice = dice.lock().unwrap();
+        let mut bytes = [0; 32];
+        bytes.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&dice.next_u64().to_le_bytes()));
+        bytes
+    })
+}
+
 pub(crate) fn request(method: &str, path: &str) -> http::request::Builder {
     Request::builder().method(Method::from_bytes(method.as_bytes()).unwrap()).uri(path)
 }
 
-pub(crate) fn key(name: &str, tenant: &str, role: &str) -> ApiKey {
-    ApiKey {
+pub(crate) fn key(name: &str, role: &str) -> KeyDoc {
+    KeyDoc {
         id: format!("key_{name}"),
-        tenant: tenant.parse().unwrap(),
         role: role.into(),
         label: name.into(),
-        digest: digest(&format!("key-{name}")),
         created_at: NOW,
+        last_used_at: Some(NOW),
+        ..KeyDoc::default()
     }
 }
 

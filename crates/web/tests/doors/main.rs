@@ -4,11 +4,22 @@
 #![allow(clippy::unwrap_used)]
 
 mod batch;
+mod dead;
+mod decisions;
+mod events;
+mod guesses;
 mod house;
+mod ingress;
 mod keys;
+mod matrix;
 mod messages;
+mod openapi;
 mod operate;
+mod operations;
 mod problems;
 mod receipts;
 mod server;
+mod suppressions;
+mod submission;
 mod templates;
+mod webhooks;

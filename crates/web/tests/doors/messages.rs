@@ -125,7 +125,7 @@ async fn attempts_and_the_end_are_told() {
     assert_eq!(
         read["attempts"],
         json!([{
-            "number": 1, "started_at": NOW.to_string(), "finished_at": NOW.to_string(), "outcome": "failed",
+            "round": 0, "number": 1, "started_at": NOW.to_string(), "finished_at": NOW.to_string(), "outcome": "failed",
             "verdict": "permanent", "category": "invalid_recipient", "code": "404", "error": "no such number",
             "perhaps_sent": false, "next_delay_ms": null, "explanation": "a permanent error is not retried",
             "policy": "webhook: 8 attempts",

@@ -10,6 +10,7 @@ use pombo_web::Patience;
 use pombo_web::problem::Code;
 use serde_json::json;
 
+use crate::dead::dead;
 use crate::house::{House, message, request, setup};
 
 #[tokio::test] // REQ IN-1
@@ -183,7 +184,8 @@ async fn a_door_that_closes_takes_nothing_new_and_still_answers_questions() {
 
 #[tokio::test]
 async fn every_code_can_be_met() {
-    let patience = Patience { body: Duration::from_millis(50), stream: Duration::from_millis(50) };
+    let short = Duration::from_millis(50);
+    let patience = Patience { body: short, stream: short, ..Patience::default() };
     let house = House::with(setup(), patience).await;
     let mut met = BTreeSet::new();
     let id = house.created(&json!({})).await;
@@ -205,6 +207,11 @@ async fn every_code_can_be_met() {
             met.insert(reply.code());
         }
     }
+    let edit = json!({"to": "https://a.example", "version": 7}).to_string();
+    met.insert(house.call("PATCH", &format!("/v1/dead-letters/{id}"), edit.clone()).await.code());
+    met.insert(house.post(&format!("/v1/messages/{id}/retry"), &json!({})).await.code());
+    let letter = dead(&house, &json!({}), "wrong").await;
+    met.insert(house.call("PATCH", &format!("/v1/dead-letters/{letter}"), edit).await.code());
     met.insert(house.call("POST", "/v1/messages", "{").await.code());
     met.insert(house.get("/v1/messages?cursor=x").await.code());
     met.insert(house.get("/nowhere").await.code());
@@ -212,6 +219,20 @@ async fn every_code_can_be_met() {
     met.insert(house.call("PUT", "/v1/stats", Body::empty()).await.code());
     met.insert(house.call_as("nobody", "GET", "/v1/stats", Body::empty()).await.code());
     met.insert(house.call_as("viewer", "POST", "/v1/messages", "{}").await.code());
+    for (error, count) in [("", 1), ("TIMEOUT", 5), ("INVALID_PATIENT_DATA", 1)] {
+        let asked = json!({"claimId": "CLM-A-1", "submissionError": error, "retryCount": count});
+        met.insert(house.post("/v1/retry-decisions", &asked).await.code());
+    }
+    for _ in 0..100 {
+        house.post("/v1/webhooks", &json!({"url": "https://hooks.example/x"})).await;
+    }
+    met.insert(house.post("/v1/webhooks", &json!({"url": "https://hooks.example/x"})).await.code());
+    met.insert(house.call("DELETE", "/v1/keys/key_admin", Body::empty()).await.code());
+    house.post("/v1/keys/key_viewer/rotate", &json!({})).await;
+    met.insert(house.post("/v1/keys/key_viewer/rotate", &json!({})).await.code());
+    for _ in 0..20 {
+        met.insert(house.call_as("nobody", "GET", "/v1/stats", Body::empty()).await.code());
+    }
     let form = request("POST", "/v1/messages").header("authorization", "Bearer key-admin");
     met.insert(
         house.send(form.header("content-type", "text/html").body(Body::empty()).unwrap()).await.code(),

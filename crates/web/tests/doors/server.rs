@@ -31,7 +31,8 @@ async fn open(bounds: Bounds, patience: Patience) -> Open {
 
 fn quick() -> (Bounds, Patience) {
     let bounds = Bounds { head_timeout: Duration::from_millis(200), ..Bounds::default() };
-    (bounds, Patience { body: Duration::from_millis(200), stream: Duration::from_millis(200) })
+    let patience = Duration::from_millis(200);
+    (bounds, Patience { body: patience, stream: patience, ..Patience::default() })
 }
 
 fn post(body: &str) -> String {

@@ -1,0 +1,782 @@
+//! Dead letters: listed, grouped by cause, put right, sent again or given up.
+
+use std::collections::BTreeMap;
+
+use axum::response::Response;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use pombo_kernel::attachment;
+use pombo_kernel::id::MessageId;
+use pombo_kernel::message::{Body, Json, Message, QueueName, State, StateName};
+use pombo_kernel::operation::{self, Kind, Operation, Stage};
+use pombo_kernel::request::{Refused, Request};
+use pombo_kernel::setup::Setup;
+use pombo_kernel::time::Time;
+use pombo_store::dead::{Act, Cause, Deed, Edit, Edited, Group, Hastened, Revision, Ruled, Ruling, cause_of};
+use pombo_store::{Filter, Line, Store, Story};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::fields::Fields;
+use super::page::{Paging, Query, before_cursor, page};
+use super::{messages, operations};
+use crate::auth::Caller;
+use crate::pin::pin_templates;
+use crate::problem::{Code, Problem};
+use crate::route::Call;
+use crate::{Door, body, filter, idempotency, view};
+
+const BODY_BYTES: usize = 128 * 1024;
+const NOTE_BYTES: usize = 500;
+/// Most letters that one request acts on by their ids.
+const IDS_MAX: usize = 1_000;
+/// Most groups that are looked at; nobody reads more.
+const GROUPS_MAX: usize = 10_000;
+/// How many letters are shown of those that would be acted on.
+const SAMPLES: usize = 5;
+/// Letters beyond so many pages are not counted.
+const COUNT_PAGES: usize = 40;
+const COUNT_PAGE: usize = 500;
+/// From so many letters on, one goes first unless somebody says otherwise.
+const CANARY_FROM: u64 = 10;
+const CANARY_MAX: u64 = 100;
+const RATE_MAX: u64 = 1_000_000;
+
+/// What many dead letters have in common.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Cause")]
+struct CauseView {
+    /// `cause_` and 16 hexadecimal digits.
+    id: String,
+    category: String,
+    /// The error, without what differs from message to message.
+    text: String,
+}
+
+impl From<Cause> for CauseView {
+    fn from(cause: Cause) -> CauseView {
+        CauseView { id: cause.id.to_string(), category: cause.category, text: cause.text }
+    }
+}
+
+/// A dead letter as a list shows it. The schema of what [`list`] writes.
+#[derive(JsonSchema)]
+#[schemars(rename = "DeadLetter")]
+#[allow(dead_code)]
+pub(crate) struct LetterLine {
+    #[schemars(flatten)]
+    message: view::MessageLine,
+    #[schemars(flatten)]
+    more: OfLine,
+}
+
+/// A dead letter with everything that is known of it. The schema of what [`shown`] writes.
+#[derive(JsonSchema)]
+#[schemars(rename = "DeadLetterStory")]
+#[allow(dead_code)]
+pub(crate) struct LetterStory {
+    #[schemars(flatten)]
+    message: view::MessageStory,
+    #[schemars(flatten)]
+    more: OfStory<'static>,
+}
+
+/// What a list says of a dead letter beyond the message.
+#[derive(Serialize, JsonSchema)]
+struct OfLine {
+    cause: Option<CauseView>,
+}
+
+/// What a dead letter has beyond the message.
+#[derive(Serialize, JsonSchema)]
+struct OfStory<'a> {
+    /// 1 as it was accepted, one more with every edit.
+    version: u32,
+    /// Null once it is no longer dead.
+    cause: Option<CauseView>,
+    /// What people did to it, in order.
+    deeds: Vec<DeedView<'a>>,
+    /// What it said before each edit, the oldest first.
+    revisions: Vec<RevisionView<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Deed")]
+struct DeedView<'a> {
+    at: Time,
+    /// `reprocessed`, `discarded` or `cancelled`.
+    what: &'static str,
+    by: &'a str,
+    note: Option<&'a str>,
+}
+
+impl<'a> From<&'a Deed> for DeedView<'a> {
+    fn from(deed: &'a Deed) -> DeedView<'a> {
+        DeedView { at: deed.at, what: deed.what.as_str(), by: &deed.by.0, note: deed.note.as_deref() }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Revision")]
+struct RevisionView<'a> {
+    version: u32,
+    to: &'a str,
+    template: Option<&'a str>,
+    template_version: Option<u32>,
+    #[schemars(with = "Option<Value>")]
+    payload: Option<&'a Json>,
+    #[schemars(with = "Option<Value>")]
+    content: Option<&'a Json>,
+    /// When it was replaced, by whom, and why.
+    replaced_at: Time,
+    by: &'a str,
+    note: Option<&'a str>,
+}
+
+impl<'a> From<&'a Revision> for RevisionView<'a> {
+    fn from(revision: &'a Revision) -> RevisionView<'a> {
+        let body = &revision.body;
+        RevisionView {
+            version: revision.version,
+            to: &body.to,
+            template: body.template.as_deref(),
+            template_version: body.template_version,
+            payload: body.payload.as_ref(),
+            content: body.content.as_ref(),
+            replaced_at: revision.replaced_at,
+            by: &revision.by.0,
+            note: revision.note.as_deref(),
+        }
+    }
+}
+
+/// Dead letters of one cause.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DeadLetterGroup")]
+pub(crate) struct GroupView {
+    /// `cause_` and 16 hexadecimal digits: a filter of `GET /v1/dead-letters` and of operations.
+    cause: String,
+    channel: String,
+    category: String,
+    /// The error, without what differs from message to message.
+    text: String,
+    count: u64,
+    /// The id of the newest of them, to look at.
+    newest: String,
+    /// When that one failed.
+    last_at: Time,
+}
+
+impl From<Group> for GroupView {
+    fn from(group: Group) -> GroupView {
+        GroupView {
+            cause: group.id.to_string(),
+            channel: group.channel.as_str().to_owned(),
+            category: group.category,
+            text: group.text,
+            count: group.count,
+            newest: group.newest.to_string(),
+            last_at: group.last_at,
+        }
+    }
+}
+
+/// Dead letters that match every given filter, newest first.
+pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
+    let mut paging = Paging::read(&call.head.uri, &filter::LETTERS)?;
+    let mut wanted = Filter {
+        tenant: call.caller.tenant.clone(),
+        state: Some(StateName::Failed),
+        within: call.caller.channels.clone(),
+        ..Filter::default()
+    };
+    for name in filter::LETTERS {
+        paging.query.take(name, |value| filter::set(&mut wanted, name, value));
+    }
+    let (before, limit) = (paging.before()?, paging.limit);
+    paging.query.end()?;
+    let setup = call.door.setup();
+    let found = call.door.store().page(wanted, before, limit).await?;
+    let mut document = Vec::with_capacity(640 * (found.lines.len() + 1));
+    document.extend_from_slice(b"{\"items\":[");
+    for (index, line) in found.lines.iter().enumerate() {
+        if index > 0 {
+            document.push(b',');
+        }
+        view::line(&mut document, line, &setup);
+        view::extend(&mut document, &OfLine { cause: cause_of(line).map(CauseView::from) });
+    }
+    let next = found.next.map_or_else(|| "null".to_owned(), |key| format!("\"{}\"", before_cursor(key)));
+    document.extend_from_slice(format!("],\"next_cursor\":{next}}}").as_bytes());
+    Ok(view::answer(StatusCode::OK, document))
+}
+
+/// Dead letters by cause, the largest group first.
+pub(crate) async fn groups(call: Call) -> Result<Response, Problem> {
+    let paging = Paging::read(&call.head.uri, &[])?;
+    if paging.cursor.is_some() {
+        return Err(super::page::bad_cursor());
+    }
+    let (caller, limit) = (&call.caller, paging.limit);
+    paging.query.end()?;
+    let most = if caller.channels.is_some() { GROUPS_MAX } else { limit };
+    let groups = call.door.store().groups(caller.tenant.clone(), most).await?;
+    let seen = groups.into_iter().filter(|group| caller.sees(&group.channel)).take(limit);
+    page(seen.map(GroupView::from).collect::<Vec<_>>(), None)
+}
+
+/// One dead letter: its attempts of all rounds, what people did to it, and what it said before.
+///
+/// It is still shown when it is no longer dead, to whoever wants to see what came of it.
+pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
+    Query::read(&call.head.uri, &[])?.end()?;
+    let story = own(&call.door, &call.caller, &call.name).await?;
+    shown(&call.door, &story).await
+}
+
+async fn shown(door: &Door, story: &Story) -> Result<Response, Problem> {
+    let message = &story.message;
+    let revisions = match story.version {
+        1 => Vec::new(),
+        _ => door.store().revisions(message.queue.tenant.clone(), message.id).await?,
+    };
+    let failure = story.attempts.iter().rev().find_map(|attempt| attempt.failure.as_ref());
+    let cause = match story.state {
+        State::Failed { reason, .. } => Some(Cause::of(&message.queue, reason, failure)),
+        _ => None,
+    };
+    let more = OfStory {
+        version: story.version,
+        cause: cause.map(CauseView::from),
+        deeds: story.deeds.iter().map(DeedView::from).collect(),
+        revisions: revisions.iter().map(RevisionView::from).collect(),
+    };
+    let mut document = view::story(story, &door.setup());
+    view::extend(&mut document, &more);
+    let mut response = view::answer(StatusCode::OK, document);
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", story.version)) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    Ok(response)
+}
+
+/// A message that the caller may see.
+async fn own(door: &Door, caller: &Caller, id: &str) -> Result<Story, Problem> {
+    let id: MessageId = id.parse().map_err(|_| Problem::no_message())?;
+    let story = door.store().story(caller.tenant.clone(), id).await?;
+    story.filter(|story| caller.sees(&story.message.queue.channel)).ok_or_else(Problem::no_message)
+}
+
+/// What an edit changes, kept as it was written.
+#[derive(Deserialize)]
+struct Changes<'a> {
+    #[serde(borrow)]
+    payload: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+}
+
+/// Changes what a dead letter says. It is checked as a new message of its channel would be, and what it said until
+/// then is kept. Of two who edit at once, one is told.
+pub(crate) async fn edit(call: Call) -> Result<Response, Problem> {
+    let Call { door, caller, head, body, name } = call;
+    let setup = door.setup();
+    let held = body::held_json(&door, &head.headers, body, setup.limits.body_bytes()).await?;
+    let mut fields = Fields::read(&held.text)?;
+    let to = fields.text("to", 4096);
+    let given = [fields.value("payload").is_some(), fields.value("content").is_some()];
+    let note = fields.line("note", NOTE_BYTES);
+    let version = version(&mut fields, &head.headers);
+    if to.is_none() && given == [false; 2] {
+        fields.wrong("body", "changes nothing", "give `to`, `payload` or `content`");
+    }
+    fields.end()?;
+    let version = version.ok_or_else(Problem::internal)?;
+    let changes: Changes<'_> = serde_json::from_slice(&held.text).map_err(|_| Problem::internal())?;
+    let json = |raw: Option<&RawValue>| raw.and_then(|raw| Json::from_text(raw.get().to_owned()).ok());
+    let story = own(&door, &caller, &name).await?;
+    let message = &story.message;
+    if story.state.name() != StateName::Failed {
+        return Err(not_dead(message.id, story.state.name()));
+    }
+    if story.version != version {
+        return Err(stale(message.id, story.version));
+    }
+    let mut request = changed(message, to, json(changes.payload), json(changes.content));
+    restore_files(&door, &setup, message, &mut request).await?;
+    let drafted = setup.draft(request, &caller.tenant, door.now());
+    let mut draft = drafted.map_err(Refused::Problems)?;
+    let found = pin_templates(door.store(), &setup, std::slice::from_mut(&mut draft)).await?;
+    if let Some(problem) = found.into_iter().next().flatten() {
+        return Err(Refused::Problems(vec![problem]).into());
+    }
+    let edit = Edit {
+        tenant: caller.tenant.clone(),
+        id: message.id,
+        version,
+        // What an edit cannot change stays, whatever is configured by now.
+        queue: QueueName {
+            lane: message.queue.lane.clone(),
+            campaign: message.queue.campaign.clone(),
+            ..draft.queue
+        },
+        body: Body { retry: message.body.retry.clone(), ..draft.body },
+        blobs: draft.blobs,
+        by: caller.actor(),
+        note,
+    };
+    match door.store().edit(edit).await? {
+        Edited::Done { version } => {
+            tracing::info!(message_id = %message.id, version, key_id = caller.key_id, "edited");
+            shown(&door, &own(&door, &caller, &name).await?).await
+        }
+        Edited::NotFound => Err(Problem::no_message()),
+        Edited::NotDead(state) => Err(not_dead(message.id, state)),
+        Edited::Stale { version } => Err(stale(message.id, version)),
+    }
+}
+
+/// The version that the editor saw, from the document or from `If-Match`.
+fn version(fields: &mut Fields, headers: &HeaderMap) -> Option<u32> {
+    let hint = "give the `version` that GET /v1/dead-letters/{id} showed, or its ETag in If-Match";
+    let written = fields.whole("version", 1, u64::from(u32::MAX));
+    let tag = headers.get(header::IF_MATCH).map(|tag| {
+        let text = tag.to_str().unwrap_or_default().trim();
+        text.trim_matches('"').parse::<u32>().ok().map(u64::from)
+    });
+    let version = match (written, tag) {
+        (_, Some(None)) => {
+            fields.wrong("If-Match", "is not a version of a dead letter", hint);
+            return None;
+        }
+        (Some(written), Some(Some(tag))) if written != tag => {
+            fields.wrong("version", "is not the one in If-Match", "give it in one place");
+            return None;
+        }
+        (Some(version), _) | (None, Some(Some(version))) => version,
+        (None, None) => {
+            fields.missing("version", hint);
+            return None;
+        }
+    };
+    u32::try_from(version).ok()
+}
+
+/// The message as somebody would write it now. Content takes the place of a template and what it was filled with.
+fn changed(message: &Message, to: Option<String>, payload: Option<Json>, content: Option<Json>) -> Request {
+    let said = message.body.clone();
+    let (template, payload, content) = match content {
+        Some(content) => (None, payload, Some(content)),
+        None => (said.template, payload.or(said.payload), said.content),
+    };
+    Request {
+        channel: message.queue.channel.as_str().to_owned(),
+        to: to.unwrap_or(said.to),
+        kind: said.kind,
+        template,
+        payload,
+        content,
+        reference: said.reference,
+        user_id: said.user_id,
+        ordering_key: message.ordering_key.clone(),
+        metadata: said.metadata,
+        ..Request::default()
+    }
+}
+
+/// Puts the message's own files back where its content refers to them, so that they are checked and kept as if they
+/// had just come. Files of other messages cannot be referred to.
+async fn restore_files(
+    door: &Door,
+    setup: &Setup,
+    message: &Message,
+    request: &mut Request,
+) -> Result<(), Problem> {
+    let Some(kind) = setup.channels.get(&message.queue.channel).map(|channel| channel.kind) else {
+        return Ok(());
+    };
+    let Some(field) = attachment::field(kind) else { return Ok(()) };
+    let parsed = |json: Option<&Json>| json.and_then(|json| serde_json::from_str::<Value>(json.text()).ok());
+    let Some(mut content) = parsed(request.content.as_ref()) else { return Ok(()) };
+    let wanted = attachment::references(kind, &mut content);
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let mut before = parsed(message.body.content.as_ref()).unwrap_or_default();
+    let known = attachment::references(kind, &mut before);
+    let mut files = BTreeMap::new();
+    for (digest, _) in wanted {
+        if !known.iter().any(|(own, _)| *own == digest) {
+            let hint = "send the file itself, as base64, or a link to it";
+            return Err(Problem::field(field, "refers to a file that this message does not have", hint));
+        }
+        let bytes = door.store().blob(digest).await?.ok_or_else(Problem::internal)?;
+        files.insert(digest, bytes);
+    }
+    let restored = attachment::put_back(kind, &mut content, |digest| files.get(&digest).cloned());
+    restored.map_err(|_| Problem::internal())?;
+    request.content = Some(Json::from_value(&content));
+    Ok(())
+}
+
+fn not_dead(id: MessageId, state: StateName) -> Problem {
+    let hint = match state {
+        StateName::Pending | StateName::Sending => "it is on its way again; look at it once it has ended",
+        _ => "nothing is left to do: it has ended",
+    };
+    Problem {
+        message_id: Some(id.to_string()),
+        state: Some(state.as_str()),
+        ..Problem::new(Code::NotDead, format!("the message is {state}"), hint)
+    }
+}
+
+fn stale(id: MessageId, version: u32) -> Problem {
+    let detail = format!("somebody else has edited it: it is at version {version}");
+    let hint = "read it again, and make your change to what it says now";
+    Problem { message_id: Some(id.to_string()), ..Problem::new(Code::VersionConflict, detail, hint) }
+}
+
+/// A new round for dead letters: those with these ids at once, or those that match a filter as an operation.
+pub(crate) async fn reprocess(call: Call) -> Result<Response, Problem> {
+    act(call, Act::Reprocess).await
+}
+
+/// Gives dead letters up for good.
+pub(crate) async fn discard(call: Call) -> Result<Response, Problem> {
+    act(call, Act::Discard).await
+}
+
+/// What an operator wants done with dead letters.
+struct Wish {
+    which: Which,
+    note: Option<String>,
+    dry_run: bool,
+    rate_per_minute: Option<u32>,
+    canary: Option<u32>,
+}
+
+enum Which {
+    Ids(Vec<MessageId>),
+    Filter(BTreeMap<String, String>),
+}
+
+impl Wish {
+    fn read(json: &[u8], act: Act) -> Result<Wish, Problem> {
+        let mut fields = Fields::read(json)?;
+        let ids = fields.value("ids");
+        let filter = fields.value("filter");
+        let note = fields.line("note", NOTE_BYTES);
+        let dry_run = fields.flag("dry_run").unwrap_or(false);
+        let rate = fields.whole("rate_per_minute", 1, RATE_MAX);
+        let canary = fields.whole("canary", 0, CANARY_MAX);
+        let by_ids = ids.is_some();
+        for (given, name) in [(rate.is_some(), "rate_per_minute"), (canary.is_some(), "canary")] {
+            if given && by_ids {
+                fields.wrong(name, "is for a filter; letters by id are acted on at once", "leave it out");
+            }
+        }
+        if canary.is_some() && act == Act::Discard {
+            fields.wrong("canary", "is for reprocessing", "leave it out: nothing is sent");
+        }
+        let which = match (ids, filter) {
+            (Some(ids), None) => read_ids(&ids, &mut fields)?.map(Which::Ids),
+            (None, Some(filter)) => read_filter(filter, &mut fields).map(Which::Filter),
+            (Some(_), Some(_)) => {
+                fields.wrong("filter", "is given beside `ids`", "give one of them");
+                None
+            }
+            (None, None) => {
+                let hint = "write {\"ids\": [\"msg_…\"]} or {\"filter\": {\"cause\": \"cause_…\"}}; \
+                            {\"filter\": {}} is every dead letter";
+                fields.missing("ids", hint);
+                None
+            }
+        };
+        fields.end()?;
+        let small = |number: Option<u64>| number.and_then(|number| u32::try_from(number).ok());
+        Ok(Wish {
+            which: which.ok_or_else(Problem::internal)?,
+            note,
+            dry_run,
+            rate_per_minute: small(rate),
+            canary: small(canary),
+        })
+    }
+}
+
+fn read_ids(ids: &Value, fields: &mut Fields) -> Result<Option<Vec<MessageId>>, Problem> {
+    let hint = "write [\"msg_…\", \"msg_…\"]";
+    let Some(ids) = ids.as_array().filter(|ids| !ids.is_empty()) else {
+        fields.wrong("ids", "is not a list of ids", hint);
+        return Ok(None);
+    };
+    if ids.len() > IDS_MAX {
+        let detail = format!("there are {} ids; at most {IDS_MAX} are taken at once", ids.len());
+        let hint = "send several requests, or describe them by a filter";
+        return Err(Problem::new(Code::BatchTooLarge, detail, hint));
+    }
+    let read = ids.iter().map(|id| id.as_str().and_then(|id| id.parse().ok()));
+    let read: Option<Vec<MessageId>> = read.collect();
+    if read.is_none() {
+        fields.wrong("ids", "has something that is not the id of a message", hint);
+    }
+    Ok(read)
+}
+
+fn read_filter(filter: Value, fields: &mut Fields) -> Option<BTreeMap<String, String>> {
+    let read = serde_json::from_value::<BTreeMap<String, String>>(filter).ok();
+    if read.is_none() {
+        let hint = "write {\"channel\": \"crm\", \"cause\": \"cause_…\"}, each value as text";
+        fields.wrong("filter", "is not an object of filters", hint);
+    }
+    read
+}
+
+async fn act(call: Call, act: Act) -> Result<Response, Problem> {
+    let Call { door, caller, head, body, .. } = call;
+    if door.is_closing() {
+        return Err(Problem::shutting_down());
+    }
+    let text = body::json(&door, &head.headers, body, BODY_BYTES).await?;
+    let key = idempotency::header(&head.headers)?;
+    let wish = Wish::read(&text, act)?;
+    match &wish.which {
+        Which::Ids(ids) if wish.dry_run => preview_ids(&door, &caller, ids).await,
+        Which::Ids(ids) => rule(&door, &caller, ids.clone(), wish.note, act).await,
+        Which::Filter(written) => {
+            let wanted = filter::letters(&caller.tenant, written).map_err(Problem::fields)?;
+            let wanted = Filter { within: caller.channels.clone(), ..wanted };
+            let counted = count(door.store(), &wanted).await?;
+            if wish.dry_run {
+                return counted.answer();
+            }
+            let operation = operation(&wish, written.clone(), act, &counted, &caller, door.now());
+            operations::begin(&door, &caller, key, &text, operation).await?.answer()
+        }
+    }
+}
+
+fn operation(
+    wish: &Wish,
+    filter: BTreeMap<String, String>,
+    act: Act,
+    counted: &Count,
+    caller: &Caller,
+    now: Time,
+) -> Operation {
+    let kind = match act {
+        Act::Reprocess => Kind::Reprocess,
+        Act::Discard => Kind::Discard,
+    };
+    let many = u32::from(counted.at_least || counted.count > CANARY_FROM);
+    let canary = if act == Act::Reprocess { wish.canary.unwrap_or(many) } else { 0 };
+    let stage = if canary > 0 { Stage::Canary } else { Stage::Rest };
+    Operation {
+        kind,
+        filter,
+        within: caller.channels.as_ref().map(|within| within.to_vec()),
+        channel: None,
+        note: wish.note.clone(),
+        by: caller.actor(),
+        rate_per_minute: wish.rate_per_minute,
+        canary,
+        total: (!counted.at_least).then_some(counted.count),
+        done: 0,
+        skipped: 0,
+        cursor: None,
+        created_at: now,
+        state: operation::State::Running { next_at: now, stage },
+        found: None,
+        request: None,
+    }
+}
+
+/// How many letters something would touch, with a few of them.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DeadLetterCount")]
+pub(crate) struct Count {
+    dry_run: bool,
+    count: u64,
+    /// There are more; counting stopped.
+    at_least: bool,
+    samples: Vec<Sample>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DeadLetterSample")]
+struct Sample {
+    id: String,
+    channel: String,
+    to: String,
+    cause: Option<CauseView>,
+}
+
+impl Count {
+    fn answer(&self) -> Result<Response, Problem> {
+        view::ok(self)
+    }
+}
+
+fn sample(line: &Line) -> Sample {
+    Sample {
+        id: line.message.id.to_string(),
+        channel: line.message.queue.channel.as_str().to_owned(),
+        to: line.message.body.to.clone(),
+        cause: cause_of(line).map(CauseView::from),
+    }
+}
+
+/// Counts dead letters: by their groups if these say enough, else page by page, up to a bound.
+async fn count(store: &dyn Store, wanted: &Filter) -> Result<Count, Problem> {
+    let first = store.page(wanted.clone(), None, COUNT_PAGE).await?;
+    let samples = first.lines.iter().take(SAMPLES).map(sample).collect();
+    let mut count = first.lines.len() as u64;
+    let mut next = first.next;
+    let by_group = Filter {
+        tenant: wanted.tenant.clone(),
+        state: wanted.state,
+        channel: wanted.channel.clone(),
+        cause: wanted.cause,
+        within: wanted.within.clone(),
+        ..Filter::default()
+    };
+    if next.is_some() && by_group == *wanted {
+        let groups = store.groups(wanted.tenant.clone(), GROUPS_MAX).await?;
+        if groups.len() < GROUPS_MAX {
+            let meant = groups.iter().filter(|group| {
+                wanted.channel.as_ref().is_none_or(|channel| *channel == group.channel)
+                    && wanted.cause.is_none_or(|cause| cause == group.id)
+                    && wanted.within.as_ref().is_none_or(|within| within.contains(&group.channel))
+            });
+            count = meant.map(|group| group.count).sum();
+            next = None;
+        }
+    }
+    for _ in 1..COUNT_PAGES {
+        let Some(before) = next else { break };
+        let page = store.page(wanted.clone(), Some(before), COUNT_PAGE).await?;
+        count += page.lines.len() as u64;
+        next = page.next;
+    }
+    Ok(Count { dry_run: true, count, at_least: next.is_some(), samples })
+}
+
+/// Those of the letters that the caller may touch.
+async fn touchable(door: &Door, caller: &Caller, ids: &[MessageId]) -> Result<Vec<Line>, Problem> {
+    let lines = door.store().lines(ids.to_vec()).await?;
+    let own =
+        |line: &Line| line.message.queue.tenant == caller.tenant && caller.sees(&line.message.queue.channel);
+    Ok(lines.into_iter().filter(own).collect())
+}
+
+async fn preview_ids(door: &Door, caller: &Caller, ids: &[MessageId]) -> Result<Response, Problem> {
+    let mut lines = touchable(door, caller, ids).await?;
+    lines.retain(|line| line.state.name() == StateName::Failed);
+    let samples = lines.iter().take(SAMPLES).map(sample).collect();
+    Count { dry_run: true, count: lines.len() as u64, at_least: false, samples }.answer()
+}
+
+/// What came of each letter, in the order of the ids.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DeadLetterResults")]
+pub(crate) struct Results {
+    done: u64,
+    skipped: u64,
+    results: Vec<ResultView>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DeadLetterResult")]
+struct ResultView {
+    id: String,
+    /// `done`, `not_found` or `not_dead`.
+    result: &'static str,
+    /// The state that stood in the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<StateName>,
+}
+
+async fn rule(
+    door: &Door,
+    caller: &Caller,
+    ids: Vec<MessageId>,
+    note: Option<String>,
+    act: Act,
+) -> Result<Response, Problem> {
+    let mut meant = ids.clone();
+    if caller.channels.is_some() {
+        let own: Vec<MessageId> =
+            touchable(door, caller, &ids).await?.iter().map(|line| line.message.id).collect();
+        meant.retain(|id| own.contains(id));
+    }
+    let tenant = caller.tenant.clone();
+    let ruling = Ruling { tenant, ids: meant.clone(), act, by: caller.actor(), note, with: None };
+    let ruled = match meant.is_empty() {
+        true => Vec::new(),
+        false => door.store().rule(ruling).await?.map_err(|_| Problem::internal())?,
+    };
+    let mut ruled = meant.into_iter().zip(ruled).peekable();
+    let results = ids.into_iter().map(|id| {
+        let of_id = ruled.next_if(|(ruled, _)| *ruled == id).map(|(_, ruled)| ruled);
+        let (result, state) = match of_id {
+            Some(Ruled::Done) => ("done", None),
+            Some(Ruled::NotDead(state)) => ("not_dead", Some(state)),
+            Some(Ruled::NotFound) | None => ("not_found", None),
+        };
+        ResultView { id: id.to_string(), result, state }
+    });
+    let results: Vec<_> = results.collect();
+    let done = results.iter().filter(|it| it.result == "done").count() as u64;
+    let skipped = results.len() as u64 - done;
+    tracing::info!(done, skipped, act = ?act, key_id = caller.key_id, "dead letters were ruled on");
+    view::ok(&Results { done, skipped, results })
+}
+
+/// Tries a message now: a new round if it is dead, no more waiting if it waits.
+pub(crate) async fn retry(mut call: Call) -> Result<Response, Problem> {
+    let body = std::mem::take(&mut call.body);
+    let mut fields = Fields::read(&body::json(&call.door, &call.head.headers, body, BODY_BYTES).await?)?;
+    let note = fields.line("note", NOTE_BYTES);
+    fields.end()?;
+    let (door, caller) = (&call.door, &call.caller);
+    let story = own(door, caller, &call.name).await?;
+    let (tenant, id) = (caller.tenant.clone(), story.message.id);
+    let in_the_way = match story.state.name() {
+        StateName::Failed => {
+            let by = caller.actor();
+            let ruling = Ruling { tenant, ids: vec![id], act: Act::Reprocess, by, note, with: None };
+            match door.store().rule(ruling).await?.ok().and_then(|ruled| ruled.first().copied()) {
+                Some(Ruled::Done) => None,
+                Some(Ruled::NotDead(state)) => Some(state),
+                Some(Ruled::NotFound) | None => return Err(Problem::no_message()),
+            }
+        }
+        StateName::Pending => match door.store().hasten(tenant, id, caller.actor()).await? {
+            Hastened::Done => None,
+            Hastened::NotWaiting(state) => Some(state),
+            Hastened::NotFound => return Err(Problem::no_message()),
+        },
+        state => Some(state),
+    };
+    match in_the_way {
+        None => {
+            tracing::info!(message_id = %id, key_id = caller.key_id, "to be tried now");
+            messages::show(call).await
+        }
+        Some(state) => Err(not_retryable(id, state)),
+    }
+}
+
+fn not_retryable(id: MessageId, state: StateName) -> Problem {
+    let hint = match state {
+        StateName::Pending | StateName::Sending => "it is on its way; look again in a moment",
+        _ => "nothing is left to do: it has ended",
+    };
+    Problem {
+        message_id: Some(id.to_string()),
+        state: Some(state.as_str()),
+        ..Problem::new(Code::NotRetryable, format!("the message is {state}"), hint)
+    }
+}

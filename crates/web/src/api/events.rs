@@ -1,0 +1,257 @@
+//! Events as they happen: a stream of server-sent events that can be taken up where it broke off.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::{FutureExt, stream};
+use http::request::Parts;
+use http::{HeaderValue, header};
+use pombo_kernel::id::MessageId;
+use pombo_kernel::name::ChannelName;
+use pombo_kernel::subscription::matches;
+use pombo_store::audit::Record;
+use pombo_store::{Line, StoreError};
+use tokio::sync::mpsc;
+use tokio::time::{interval, sleep, timeout};
+
+use super::page::{Query, parsed};
+use crate::Door;
+use crate::auth::{Caller, bearer};
+use crate::event;
+use crate::problem::{Code, Problem};
+use crate::route::Call;
+
+/// Followers that there may be at once: each of them reads the audit for itself.
+pub(crate) const FOLLOWERS: usize = 100;
+/// Records that are looked at together.
+const AT_ONCE: usize = 256;
+/// A busy store moves all the time: a follower looks at most so often.
+const PACE: Duration = Duration::from_millis(100);
+/// Something is said at least so often, so that whoever stands in between keeps the line open.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How often it is seen whether the key still opens this.
+const LOOK_AT_KEY: Duration = Duration::from_secs(5);
+const TYPES_MAX: usize = 50;
+
+/// Tells the caller what happens from now on, or from where an earlier stream broke off.
+///
+/// The stream ends when the node stops, when the key does, when the store cannot be read, and when the caller reads too
+/// slowly; whoever comes back with the last id misses nothing.
+pub(crate) async fn follow(call: Call) -> Result<Response, Problem> {
+    let Call { door, caller, head, .. } = call;
+    if door.is_closing() {
+        return Err(Problem::shutting_down());
+    }
+    let ask = Ask::read(&head, &caller)?;
+    let Ok(seat) = door.0.followers.clone().try_acquire_owned() else {
+        let hint = "end a stream that is not needed, or come back after the time in Retry-After";
+        return Err(Problem::new(Code::Overloaded, format!("{FOLLOWERS} streams are open already"), hint));
+    };
+    let from = match ask.after {
+        Some(after) => u64::try_from(after.saturating_add(1)).unwrap_or(0),
+        None => *door.store().watch().borrow(),
+    };
+    let key = bearer(&head.headers)?.to_owned();
+    let (sender, receiver) = mpsc::channel(1);
+    let follower = Follower { door, caller, ask, from, key, sender };
+    tokio::spawn(async move {
+        follower.run().await;
+        drop(seat);
+    });
+    let chunks = stream::unfold(receiver, |mut receiver: mpsc::Receiver<Bytes>| async move {
+        receiver.recv().await.map(|chunk| (Ok::<_, Infallible>(chunk), receiver))
+    });
+    let mut response = Response::new(Body::from_stream(chunks));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    // A proxy that collects answers before it passes them on would hold events back.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// Which events are asked for.
+struct Ask {
+    /// The last one that was seen; -1 before the first of all.
+    after: Option<i64>,
+    types: Vec<String>,
+    channel: Option<ChannelName>,
+    reference: Option<String>,
+}
+
+impl Ask {
+    fn read(head: &Parts, caller: &Caller) -> Result<Ask, Problem> {
+        let mut query = Query::read(&head.uri, &["after", "types", "channel", "reference"])?;
+        let position = |text: &str| {
+            let position = text.trim().parse().ok().filter(|position| *position >= -1);
+            position.ok_or_else(|| {
+                let hint = "hand back the id of the last event as it came; -1 starts with the first of all";
+                ("is not the id of an event".to_owned(), hint.to_owned())
+            })
+        };
+        let mut after = query.take("after", position);
+        let types = query.take("types", |text| {
+            let types: Vec<String> = text.split(',').map(|part| part.trim().to_owned()).collect();
+            match types.iter().find_map(|pattern| event::unknown_type(pattern)) {
+                Some(wrong) => Err(wrong),
+                None if types.len() > TYPES_MAX => {
+                    let hint = "use a group, such as message.*";
+                    Err((format!("names more than {TYPES_MAX} types"), hint.to_owned()))
+                }
+                None => Ok(types),
+            }
+        });
+        let channel: Option<ChannelName> = query.take("channel", parsed);
+        let reference = query.take("reference", |text| match text.len() <= 1_024 {
+            true => Ok(text.to_owned()),
+            false => {
+                let hint = "give the exact value to look for";
+                Err(("is longer than 1024 bytes".to_owned(), hint.to_owned()))
+            }
+        });
+        // A browser that reconnects repeats the address and adds the header.
+        if let Some(last) = head.headers.get("last-event-id").filter(|value| !value.is_empty()) {
+            match position(last.to_str().unwrap_or_default()) {
+                Ok(last) => after = Some(last),
+                Err((reason, hint)) => return Err(Problem::field("last-event-id", reason, hint)),
+            }
+        }
+        query.end()?;
+        if let Some(channel) = &channel {
+            caller.may_use(channel)?;
+        }
+        Ok(Ask { after, types: types.unwrap_or_default(), channel, reference })
+    }
+
+    fn wants(&self, record: &Record) -> bool {
+        let kind = event::kind(record.event);
+        let of_type = self.types.is_empty() || self.types.iter().any(|pattern| matches(pattern, kind));
+        of_type && self.channel.as_ref().is_none_or(|channel| channel.as_str() == record.channel)
+    }
+
+    fn wants_message(&self, line: Option<&Line>) -> bool {
+        let reference = line.and_then(|line| line.message.body.reference.as_ref());
+        self.reference.is_none() || self.reference.as_ref() == reference
+    }
+}
+
+/// One caller's stream.
+struct Follower {
+    door: Door,
+    caller: Arc<Caller>,
+    ask: Ask,
+    /// Where it goes on.
+    from: u64,
+    key: String,
+    sender: mpsc::Sender<Bytes>,
+}
+
+/// Nobody reads, or not fast enough.
+struct Gone;
+
+impl Follower {
+    async fn run(mut self) {
+        let mut news = self.door.store().watch();
+        let mut closing = self.door.0.closing.subscribe();
+        let mut heartbeat = interval(HEARTBEAT);
+        let mut look = interval(LOOK_AT_KEY);
+        look.tick().await;
+        loop {
+            if look.tick().now_or_never().is_some() && !self.still_may().await {
+                return;
+            }
+            if *closing.borrow_and_update() {
+                return;
+            }
+            news.mark_unchanged();
+            let (chunk, seen) = match self.next().await {
+                Ok(next) => next,
+                Err(error) => {
+                    tracing::debug!(%error, "a stream of events ends");
+                    return;
+                }
+            };
+            if !chunk.is_empty() && self.send(chunk).await.is_err() {
+                return;
+            }
+            if seen == AT_ONCE {
+                continue;
+            }
+            tokio::select! {
+                changed = news.changed() => match changed {
+                    Ok(()) => sleep(PACE).await,
+                    Err(_) => return,
+                },
+                _ = heartbeat.tick() => if self.send(self.alive()).await.is_err() { return },
+                _ = look.tick() => if !self.still_may().await { return },
+                _ = closing.changed() => return,
+                () = self.sender.closed() => return,
+            }
+        }
+    }
+
+    /// A sign of life, with the place that was reached, also where nothing there was for this caller.
+    fn alive(&self) -> String {
+        match self.from.checked_sub(1) {
+            Some(last) => format!(": alive\nid: {last}\n\n"),
+            None => ": alive\n\n".to_owned(),
+        }
+    }
+
+    /// The next events for this caller as they are sent, and how many records were looked at.
+    async fn next(&mut self) -> Result<(String, usize), StoreError> {
+        let store = self.door.store();
+        let records = store.audit(self.from, AT_ONCE).await?;
+        let Some((last, _)) = records.last() else { return Ok((String::new(), 0)) };
+        let (seen, next) = (records.len(), last + 1);
+        let setup = self.door.setup();
+        let wanted: Vec<&(u64, Record)> = records
+            .iter()
+            .filter(|(_, record)| self.ask.wants(record) && event::may_see(record, &self.caller, &setup))
+            .collect();
+        let mut ids: Vec<MessageId> = wanted.iter().filter_map(|(_, record)| record.message).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let lines = if ids.is_empty() { Vec::new() } else { store.lines(ids).await? };
+        let lines: HashMap<MessageId, Line> = lines.into_iter().map(|line| (line.message.id, line)).collect();
+        let mut text = String::new();
+        for (position, record) in wanted {
+            let line = record.message.and_then(|id| lines.get(&id));
+            if !self.ask.wants_message(line) {
+                continue;
+            }
+            let told = event::told(*position, record, line);
+            let json = serde_json::to_string(&told).unwrap_or_default();
+            // Writing into memory cannot fail.
+            let _ = write!(text, "id: {position}\nevent: {}\ndata: {json}\n\n", told.r#type);
+        }
+        self.from = next;
+        Ok((text, seen))
+    }
+
+    async fn send(&self, text: String) -> Result<(), Gone> {
+        let sending = self.sender.send(Bytes::from(text));
+        match timeout(self.door.0.patience.stream, sending).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Gone),
+        }
+    }
+
+    /// Whether the key is still good for what it was good for; what it may see can have changed.
+    async fn still_may(&mut self) -> bool {
+        match self.door.caller_by_key(&self.key, None).await {
+            Ok(caller) => {
+                let channel = self.ask.channel.as_ref();
+                let may = channel.is_none_or(|channel| caller.may_use(channel).is_ok());
+                self.caller = caller;
+                may
+            }
+            Err(problem) => problem.code == Code::StoreUnavailable,
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Suppressions: who is not written to any more.
+//!
+//! An entry is kept under a digest of whom it is about, so that each person has one, and goes by a random id: whoever
+//! reads the audit can guess no phone number from it.
+
+mod import;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderValue, StatusCode, header};
+use pombo_kernel::suppression::{Family, Reason, Suppression};
+use pombo_kernel::time::Time;
+use pombo_store::audit::Event;
+use pombo_store::shelf::{Doc, Expect, Leaf, Pick, Shelf, Shelve, Shelved, Wanted};
+use pombo_store::transition::act_of;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+pub(crate) use self::import::import;
+pub(crate) use self::import::ImportView;
+use super::fields::Fields;
+use super::page::{Paging, Query, Wrong, after_cursor, page};
+use crate::auth::Caller;
+use crate::key::hex;
+use crate::problem::{Code, Problem};
+use crate::route::Call;
+use crate::{Door, body, view};
+
+const BODY_BYTES: usize = 16 * 1024;
+const RECIPIENT_BYTES: usize = 320;
+const SOURCE_BYTES: usize = 100;
+const NOTE_BYTES: usize = 500;
+/// Entries that are looked at for one page; those that do not match are passed over.
+const LOOKED_AT: usize = 10_000;
+const AT_ONCE: usize = 500;
+
+/// Somebody who is not to be written to. The schema of the request; what is read is judged field by field.
+#[derive(JsonSchema)]
+#[allow(dead_code)]
+pub(crate) struct SuppressionRequest {
+    kind: Family,
+    /// An e-mail address, or a phone number as people write it.
+    #[schemars(length(min = 1, max = 320))]
+    recipient: String,
+    /// `manual` if left out.
+    reason: Option<Reason>,
+    /// Where it is known from.
+    #[schemars(length(min = 1, max = 100))]
+    source: Option<String>,
+    #[schemars(length(min = 1, max = 500))]
+    note: Option<String>,
+}
+
+/// An entry as callers read it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Suppression")]
+pub(crate) struct SuppressionView {
+    /// `sup_` and 32 hexadecimal digits.
+    id: String,
+    kind: Family,
+    /// In one form, however it was written.
+    recipient: String,
+    reason: Reason,
+    /// Where it is known from.
+    source: Option<String>,
+    note: Option<String>,
+    created_at: Time,
+    created_by: String,
+}
+
+impl From<Suppression> for SuppressionView {
+    fn from(kept: Suppression) -> SuppressionView {
+        let Suppression { id, kind, recipient, reason, source, note, created_at, created_by } = kept;
+        SuppressionView { id, kind, recipient, reason, source, note, created_at, created_by }
+    }
+}
+
+/// What somebody wants to have on the list.
+struct Wish {
+    kind: Family,
+    recipient: String,
+    reason: Reason,
+    source: Option<String>,
+    note: Option<String>,
+}
+
+impl Wish {
+    fn read(mut fields: Fields) -> Result<Wish, Problem> {
+        let kind = word::<Family>(&mut fields, "kind", Family::ALL, Family::as_str);
+        let recipient = fields.line("recipient", RECIPIENT_BYTES);
+        let reason = word::<Reason>(&mut fields, "reason", Reason::ALL, Reason::as_str);
+        let source = fields.line("source", SOURCE_BYTES);
+        let note = fields.line("note", NOTE_BYTES);
+        if kind.is_none() {
+            fields.missing("kind", "email or whatsapp");
+        }
+        let normalised = kind.zip(recipient.as_ref()).map(|(kind, recipient)| kind.normalised(recipient));
+        match normalised {
+            Some(None) => fields.wrong("recipient", NO_RECIPIENT.0, NO_RECIPIENT.1),
+            None if recipient.is_none() => fields.missing("recipient", NO_RECIPIENT.1),
+            _ => {}
+        }
+        fields.end()?;
+        let (Some(kind), Some(recipient)) = (kind, normalised.flatten()) else {
+            return Err(Problem::internal());
+        };
+        Ok(Wish { kind, recipient, reason: reason.unwrap_or(Reason::Manual), source, note })
+    }
+
+    /// A wish to put it there, if it is not there yet.
+    fn shelved(self, door: &Door, caller: &Caller, now: Time) -> (Suppression, Shelve) {
+        let Wish { kind, recipient, reason, source, note } = self;
+        let (id, by) = (format!("sup_{}", hex(&door.entropy()()[..16])), caller.actor());
+        let place = place(kind, &recipient);
+        // Who it is, where it is known from and what is noted of it may be personal.
+        let detail = json!({"suppression": id, "kind": kind, "reason": reason});
+        let record = Some(act_of(Event::SuppressionPut, &caller.tenant, &by, &detail, now));
+        let kept = Suppression { id, kind, recipient, reason, source, note, created_at: now, created_by: by.0 };
+        let leaf = Leaf {
+            order: now.millis(),
+            topic: Some(kept.id.clone()),
+            due: None,
+            body: serde_json::to_string(&kept).unwrap_or_default(),
+        };
+        let tenant = caller.tenant.clone();
+        let (shelf, expect) = (Shelf::Suppression, Expect::Nothing);
+        (kept, Shelve { shelf, tenant, id: place, expect, leaf: Some(leaf), record })
+    }
+}
+
+const NO_RECIPIENT: (&str, &str) =
+    ("is not an address of this kind", "write for example ana@clinica.example, or +55 11 98765-4321");
+
+/// Where the entry on a person is, if there is one.
+fn place(kind: Family, normalised: &str) -> String {
+    hex(&Sha256::digest(format!("{kind}\n{}", kind.person(normalised))))
+}
+
+fn read(doc: &Doc) -> Option<Suppression> {
+    serde_json::from_str(&doc.leaf.body).ok()
+}
+
+fn word<T: std::str::FromStr>(
+    fields: &mut Fields,
+    field: &'static str,
+    all: &[T],
+    name: fn(T) -> &'static str,
+) -> Option<T>
+where
+    T: Copy,
+{
+    let text = fields.line(field, 32)?;
+    let found = text.parse().ok();
+    if found.is_none() {
+        let (reason, hint) = not_one_of(all, name);
+        fields.wrong(field, reason, hint);
+    }
+    found
+}
+
+fn not_one_of<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> Wrong {
+    let names: Vec<&str> = all.iter().map(|it| name(*it)).collect();
+    ("is not one that there is".to_owned(), format!("one of {}", names.join(", ")))
+}
+
+/// Entries that match every given filter, newest first; with `recipient` those on that person.
+pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
+    call.caller.may_use_all()?;
+    let mut paging = Paging::read(&call.head.uri, &["kind", "reason", "recipient"])?;
+    let mut after = paging.after()?;
+    let (kind, reason) = filters(&mut paging.query);
+    let recipient = paging.query.take("recipient", |text| Ok(text.to_owned()));
+    let Paging { limit, query, .. } = paging;
+    query.end()?;
+    let matches = |it: &Suppression| {
+        kind.is_none_or(|kind| it.kind == kind) && reason.is_none_or(|reason| it.reason == reason)
+    };
+    let (door, tenant) = (&call.door, &call.caller.tenant);
+    if let Some(recipient) = recipient {
+        let mut found = Vec::new();
+        for family in Family::ALL {
+            let Some(normalised) = family.normalised(&recipient) else { continue };
+            let place = place(*family, &normalised);
+            let doc = door.store().doc(Shelf::Suppression, tenant.clone(), place).await?;
+            found.extend(doc.as_ref().and_then(read).filter(matches).map(SuppressionView::from));
+        }
+        return page(found, None);
+    }
+    let (mut found, mut looked) = (Vec::new(), 0);
+    let next = loop {
+        let docs = some(door, &call.caller, after.take()).await?;
+        let ended = docs.len() < AT_ONCE;
+        for doc in &docs {
+            looked += 1;
+            after = Some((doc.leaf.order, doc.id.clone()));
+            found.extend(read(doc).filter(matches).map(SuppressionView::from));
+            if found.len() == limit {
+                break;
+            }
+        }
+        let all_read = after.as_ref().map(|(_, id)| id) == docs.last().map(|doc| &doc.id);
+        if ended && all_read {
+            break None;
+        }
+        if found.len() == limit || looked >= LOOKED_AT {
+            break after.map(|(order, id)| after_cursor(order, &id));
+        }
+    };
+    page(found, next)
+}
+
+fn filters(query: &mut Query) -> (Option<Family>, Option<Reason>) {
+    let kind = query.take("kind", |text| text.parse().map_err(|_| not_one_of(Family::ALL, Family::as_str)));
+    let reason = query.take("reason", |text| text.parse().map_err(|_| not_one_of(Reason::ALL, Reason::as_str)));
+    (kind, reason)
+}
+
+/// The next entries of the list.
+async fn some(door: &Door, caller: &Caller, after: Option<(i64, String)>) -> Result<Vec<Doc>, Problem> {
+    let (tenant, pick) = (Some(caller.tenant.clone()), Pick::All { after });
+    Ok(door.store().docs(Wanted { shelf: Shelf::Suppression, tenant, pick, limit: AT_ONCE }).await?)
+}
+
+/// Puts somebody on the list: 201, or 200 with the entry that is there already and stays as it is.
+pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
+    call.caller.may_use_all()?;
+    let Call { door, caller, head, body, .. } = call;
+    let wish = Wish::read(Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?)?;
+    let (kept, wish) = wish.shelved(&door, &caller, door.now());
+    let shelved = door.store().shelve(vec![wish]).await?.pop();
+    let (status, kept) = match shelved.ok_or_else(Problem::internal)? {
+        Shelved::Done { .. } => {
+            tracing::info!(suppression_id = kept.id, key_id = caller.key_id, "a recipient was suppressed");
+            (StatusCode::CREATED, kept)
+        }
+        Shelved::Conflict(there) => {
+            (StatusCode::OK, there.as_ref().and_then(read).ok_or_else(Problem::internal)?)
+        }
+    };
+    let document = serde_json::to_vec(&SuppressionView::from(kept)).map_err(|_| Problem::internal())?;
+    Ok(view::answer(status, document))
+}
+
+/// Takes an entry off the list: whoever it is about can be written to again.
+pub(crate) async fn remove(call: Call) -> Result<Response, Problem> {
+    call.caller.may_use_all()?;
+    let (door, caller) = (&call.door, &call.caller);
+    let missing = || {
+        let hint = "GET /v1/suppressions and `pombo suppressions list` show them";
+        Problem::new(Code::NotFound, "there is no suppression with this id", hint)
+    };
+    let pick = Pick::Topic { topic: call.name.clone(), after: None };
+    let tenant = Some(caller.tenant.clone());
+    let found = door.store().docs(Wanted { shelf: Shelf::Suppression, tenant, pick, limit: 1 }).await?.pop();
+    let doc = found.ok_or_else(missing)?;
+    let kept = read(&doc).ok_or_else(missing)?;
+    let detail = json!({"suppression": kept.id, "kind": kept.kind, "reason": kept.reason});
+    let record = act_of(Event::SuppressionRemoved, &caller.tenant, &caller.actor(), &detail, door.now());
+    let wish = Shelve {
+        shelf: Shelf::Suppression,
+        tenant: caller.tenant.clone(),
+        id: doc.id,
+        expect: Expect::Version(doc.version),
+        leaf: None,
+        record: Some(record),
+    };
+    match door.store().shelve(vec![wish]).await?.pop() {
+        Some(Shelved::Done { .. }) => {}
+        // Somebody was faster.
+        _ => return Err(missing()),
+    }
+    tracing::info!(suppression_id = kept.id, key_id = caller.key_id, "a suppression was removed");
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+/// The whole list as CSV, newest first, as it is read; what is put there meanwhile may be missing.
+pub(crate) async fn export(call: Call) -> Result<Response, Problem> {
+    call.caller.may_use_all()?;
+    Query::read(&call.head.uri, &[])?.end()?;
+    // Whatever is wrong with the store is told before the first byte.
+    let first = some(&call.door, &call.caller, None).await?;
+    let head = Bytes::from_static(b"id,kind,recipient,reason,source,note,created_at,created_by\r\n");
+    let (door, caller) = (call.door, call.caller);
+    let rest = stream::unfold(Some(first), move |docs| {
+        let (door, caller) = (door.clone(), caller.clone());
+        async move {
+            let docs = docs?;
+            let text = docs.iter().filter_map(read).map(|it| import::csv_line(&it)).collect::<String>();
+            let last = docs.last().filter(|_| docs.len() == AT_ONCE);
+            let next = match last.map(|last| (last.leaf.order, last.id.clone())) {
+                None => Ok(None),
+                Some(after) => some(&door, &caller, Some(after)).await.map(Some),
+            };
+            // A list that breaks off must not look whole: the connection ends with an error.
+            let (bytes, next) = match next {
+                Ok(next) => (Ok(Bytes::from(text)), next),
+                Err(problem) => (Err(std::io::Error::other(problem.code.as_str())), None),
+            };
+            Some((bytes, next))
+        }
+    });
+    let whole = futures_util::StreamExt::chain(stream::iter([Ok(head)]), rest);
+    let mut response = Response::new(Body::from_stream(whole));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8"));
+    let name = HeaderValue::from_static("attachment; filename=\"suppressions.csv\"");
+    headers.insert(header::CONTENT_DISPOSITION, name);
+    Ok(response)
+}

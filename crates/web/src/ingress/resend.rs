@@ -1,0 +1,308 @@
+//! Resend's interface for sending, at the root of the address, where its clients look for it.
+
+mod mail;
+
+use axum::response::Response;
+use http::{HeaderValue, StatusCode};
+use pombo_kernel::content::mailbox;
+use pombo_kernel::delivery::Delivery;
+use pombo_kernel::id::MessageId;
+use pombo_kernel::kind::ChannelKind;
+use pombo_kernel::message::{Json, State};
+use pombo_kernel::request::BadJson;
+use pombo_kernel::time::Time;
+use pombo_store::{Filter, Line, Story};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use self::mail::Mail;
+use super::members::Few;
+use super::{Placed, accept, json, keyed, mail_channel, no_mail_channel};
+use crate::problem::{Code, Problem};
+use crate::route::Call;
+use crate::{body, idempotency, view};
+
+/// The most mails in one request.
+const BATCH_MAX: usize = 100;
+/// The most messages that one mail can have become: one for each recipient.
+const GROUP_MAX: usize = 150;
+
+/// What is wrong, in Resend's words.
+#[derive(Debug, PartialEq, Eq)]
+struct Trouble {
+    status: u16,
+    name: &'static str,
+    message: String,
+}
+
+impl Trouble {
+    fn new(status: u16, name: &'static str, message: impl Into<String>) -> Trouble {
+        Trouble { status, name, message: message.into() }
+    }
+
+    fn invalid(message: impl Into<String>) -> Trouble {
+        Trouble::new(422, "validation_error", message)
+    }
+
+    fn missing(field: &str) -> Trouble {
+        Trouble::new(422, "missing_required_field", format!("Missing `{field}` field."))
+    }
+
+    fn response(&self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        json(status, &json!({"statusCode": self.status, "message": self.message, "name": self.name}))
+    }
+}
+
+pub(super) fn keyless() -> Response {
+    let message = "Missing API key: pass it as `Authorization: Bearer KEY`.";
+    Trouble::new(401, "missing_api_key", message).response()
+}
+
+/// A problem of ours, as Resend would have told it.
+pub(super) fn refusal(problem: &Problem) -> Response {
+    let (status, name) = match problem.code {
+        Code::Unauthorized => (400, "validation_error"),
+        Code::Forbidden => (401, "restricted_api_key"),
+        Code::NotFound => (404, "not_found"),
+        Code::MethodNotAllowed => (405, "method_not_allowed"),
+        Code::IdempotencyConflict => (409, "invalid_idempotent_request"),
+        Code::Overloaded | Code::TooManyFailures => (429, "rate_limit_exceeded"),
+        Code::Internal => (500, "internal_server_error"),
+        Code::StoreUnavailable | Code::ShuttingDown => (503, "service_unavailable"),
+        Code::InvalidJson => (400, "validation_error"),
+        Code::InvalidField if problem.errors.iter().any(|error| error.field == idempotency::NAME) => {
+            (400, "invalid_idempotency_key")
+        }
+        _ => (422, "validation_error"),
+    };
+    let message = match problem.code {
+        Code::Unauthorized => "API key is invalid".to_owned(),
+        _ => format!("{} ({})", problem.detail, problem.hint),
+    };
+    let mut response = Trouble::new(status, name, message).response();
+    if status == 429 {
+        // What clients of Resend read; some of them nothing else. One request may follow once the time is over.
+        let reset = problem.code.retry_after().unwrap_or(HeaderValue::from_static("1"));
+        let headers = response.headers_mut();
+        headers.insert("ratelimit-limit", HeaderValue::from_static("1"));
+        headers.insert("ratelimit-remaining", HeaderValue::from_static("0"));
+        headers.insert("ratelimit-reset", reset);
+    }
+    response
+}
+
+/// Takes in one mail: answers its id once it is durable.
+pub(crate) async fn send(call: Call) -> Result<Response, Problem> {
+    match take(call, Validation::One).await? {
+        Ok(taken) => {
+            let id = taken.ids.first().ok_or_else(Problem::internal)?;
+            Ok(json(StatusCode::OK, &json!({"id": id.uuid()})))
+        }
+        Err(trouble) => Ok(trouble.response()),
+    }
+}
+
+/// Takes in a list of mails: all or none, or as many as there is nothing wrong with.
+pub(crate) async fn batch(call: Call) -> Result<Response, Problem> {
+    let mode = match call.head.headers.get("x-batch-validation").map(HeaderValue::as_bytes) {
+        None | Some(b"strict") => Validation::Strict,
+        Some(b"permissive") => Validation::Permissive,
+        Some(_) => {
+            let message = "Invalid `x-batch-validation` header: write `strict` or `permissive`.";
+            return Ok(Trouble::invalid(message).response());
+        }
+    };
+    match take(call, mode).await? {
+        Ok(taken) => {
+            let data: Vec<Value> = taken.ids.iter().map(|id| json!({"id": id.uuid()})).collect();
+            let mut answer = json!({"data": data});
+            if mode == Validation::Permissive {
+                let errors =
+                    taken.errors.iter().map(|(index, message)| json!({"index": index, "message": message}));
+                answer["errors"] = errors.collect();
+            }
+            Ok(json(StatusCode::OK, &answer))
+        }
+        Err(trouble) => Ok(trouble.response()),
+    }
+}
+
+/// What is asked for, and what follows from a mail that cannot be taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Validation {
+    /// One mail, not a list.
+    One,
+    Strict,
+    Permissive,
+}
+
+#[derive(Default)]
+struct Taken {
+    /// Of each mail that was taken.
+    ids: Vec<MessageId>,
+    /// Of each that was not: its place in the list, and why.
+    errors: Vec<(usize, String)>,
+}
+
+async fn take(call: Call, mode: Validation) -> Result<Result<Taken, Trouble>, Problem> {
+    let Call { door, caller, head, body, .. } = call;
+    if door.is_closing() {
+        return Err(Problem::shutting_down());
+    }
+    let setup = door.setup();
+    let held = body::held_json(&door, &head.headers, body, setup.limits.body_bytes()).await?;
+    let key = idempotency::header(&head.headers)?.map(|key| keyed(key, &held.text));
+    let channel = mail_channel(&caller, &setup).ok_or_else(no_mail_channel)?;
+    let is_list = held.text.trim_ascii_start().first() == Some(&b'[');
+    let mails: Few<&RawValue, BATCH_MAX> = match mode {
+        Validation::One => Few(vec![serde_json::from_slice(&held.text).map_err(BadJson::from)?]),
+        _ if is_list => serde_json::from_slice(&held.text).map_err(BadJson::from)?,
+        _ => Few(Vec::new()),
+    };
+    if !(1..=BATCH_MAX).contains(&mails.0.len()) {
+        return Ok(Err(Trouble::invalid("The body is not a list of 1 to 100 mails.")));
+    }
+    let now = door.now();
+    let (mut taken, mut drafts, mut firsts) = (Taken::default(), Vec::<Placed>::new(), Vec::new());
+    let mut room = mail::SPREAD_BYTES_MAX;
+    for (index, mail) in mails.0.into_iter().enumerate() {
+        let group = || mail::group(key.as_ref(), index, door.entropy());
+        let drafted = Mail::read(mail.get().as_bytes(), now)
+            .and_then(|mail| mail.drafts(&setup, &channel, now, group, &mut room));
+        match drafted {
+            Ok(drafted) => {
+                firsts.push(drafts.len());
+                drafts.extend(
+                    drafted.into_iter().enumerate().map(|(n, draft)| (format!("{index}.{n}"), draft)),
+                );
+            }
+            Err(trouble) if mode == Validation::Permissive => taken.errors.push((index, trouble.message)),
+            Err(trouble) => return Ok(Err(trouble)),
+        }
+    }
+    let accepted = accept(&door, drafts, key).await?;
+    taken.ids = firsts.iter().filter_map(|first| accepted.get(*first)).map(|accepted| accepted.id).collect();
+    Ok(Ok(taken))
+}
+
+/// A mail as Resend shows it.
+#[derive(Serialize)]
+struct View<'a> {
+    object: &'static str,
+    id: String,
+    from: &'a str,
+    to: Vec<&'a str>,
+    cc: Vec<&'a str>,
+    bcc: Vec<&'a str>,
+    reply_to: Vec<&'a str>,
+    subject: &'a str,
+    html: Option<&'a str>,
+    text: Option<&'a str>,
+    created_at: Time,
+    scheduled_at: Option<Time>,
+    last_event: &'static str,
+}
+
+/// One mail, with how far it has come: the worst of what became of its recipients, where they are several messages.
+pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
+    let Call { door, caller, name, .. } = call;
+    let unknown =
+        || Problem::new(Code::NotFound, "there is no such mail", "an id is what POST /emails answered");
+    let id: MessageId = name.parse().map_err(|_| unknown())?;
+    let story = door.store().story(caller.tenant.clone(), id).await?;
+    let setup = door.setup();
+    let is_mail = |story: &Story| {
+        let channel = &story.message.queue.channel;
+        let kind = setup.channels.get(channel).map(|channel| channel.kind);
+        caller.sees(channel) && matches!(kind, Some(ChannelKind::Resend | ChannelKind::Smtp))
+    };
+    let story = story.filter(is_mail).ok_or_else(unknown)?;
+    let message = &story.message;
+    let said = |json: &Option<Json>| json.as_ref().and_then(|json| serde_json::from_str(json.text()).ok());
+    let content: Value = said(&message.body.content).unwrap_or_default();
+    let metadata: Value = said(&message.body.metadata).unwrap_or_default();
+    let own = Line {
+        message: story.message.clone(),
+        state: story.state.clone(),
+        progress: story.progress,
+        updated_at: story.updated_at,
+        last_failure: None,
+        delivery: story.delivery.clone(),
+    };
+    let mut lines = vec![own];
+    if let Some(group) = metadata["group"].as_str() {
+        let filter =
+            Filter { tenant: caller.tenant.clone(), reference: Some(group.to_owned()), ..Filter::default() };
+        lines.extend(door.store().page(filter, None, GROUP_MAX).await?.lines);
+    }
+    let list = |name: &str| match &content[name] {
+        Value::String(one) => vec![one.as_str()],
+        Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let mut to = list("shown_to");
+    if to.is_empty() {
+        to.push(&message.body.to);
+    }
+    to.extend(list("also_to"));
+    let cc = [list("cc"), list("shown_cc")].concat();
+    // Whoever got it and is not shown in it.
+    let mut bcc = list("bcc");
+    for line in &lines[1..] {
+        let shown = |other: &&str| mailbox(other) == mailbox(&line.message.body.to);
+        if !to.iter().chain(&cc).chain(&bcc).any(shown) {
+            bcc.push(&line.message.body.to);
+        }
+    }
+    view::ok(&View {
+        object: "email",
+        id: id.uuid(),
+        from: content["from"].as_str().unwrap_or_default(),
+        to,
+        cc,
+        bcc,
+        reply_to: list("reply_to"),
+        subject: content["subject"].as_str().unwrap_or_default(),
+        html: content["html"].as_str(),
+        text: content["text"].as_str(),
+        created_at: message.created_at(),
+        scheduled_at: message.send_at,
+        last_event: lines.iter().map(last_event).min_by_key(|event| rank(event)).unwrap_or("queued"),
+    })
+}
+
+/// How far a message has come, by the name of Resend's event.
+fn last_event(line: &Line) -> &'static str {
+    let tried = line.progress.attempts > 0;
+    match (&line.state, line.delivery.as_ref().map(|word| word.state)) {
+        (State::Pending { .. } | State::Sending { .. }, _) if tried => "delivery_delayed",
+        (State::Pending { .. }, _) if line.message.send_at.is_some() => "scheduled",
+        (State::Pending { .. } | State::Sending { .. }, _) => "queued",
+        (State::Sent { .. }, None | Some(Delivery::Accepted)) => "sent",
+        (State::Sent { .. }, Some(Delivery::Delivered)) => "delivered",
+        (State::Sent { .. }, Some(Delivery::Read)) => "opened",
+        (State::Sent { .. }, Some(Delivery::Bounced)) => "bounced",
+        (State::Sent { .. }, Some(Delivery::Complained)) => "complained",
+        (State::Sent { .. }, Some(Delivery::Failed)) | (State::Failed { .. }, _) => "failed",
+        (State::Cancelled { .. } | State::Discarded { .. }, _) => "canceled",
+    }
+}
+
+/// What weighs most of several recipients' events comes first.
+fn rank(event: &str) -> usize {
+    const ORDER: [&str; 10] = [
+        "failed",
+        "bounced",
+        "complained",
+        "delivery_delayed",
+        "queued",
+        "scheduled",
+        "canceled",
+        "sent",
+        "delivered",
+        "opened",
+    ];
+    ORDER.iter().position(|known| *known == event).unwrap_or(ORDER.len())
+}
