@@ -7,18 +7,26 @@ mod bench;
 mod channels;
 mod classify;
 mod config;
+mod dead;
+mod decide;
 mod demo;
+mod events;
 mod import;
+mod keys;
 mod messages;
+mod operations;
 pub(crate) mod out;
 mod place;
 mod policy;
 mod sandbox;
 mod send;
 mod serve;
+mod stats;
 mod store;
+mod suppressions;
 mod templates;
 pub(crate) mod trouble;
+mod webhooks;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -114,20 +122,42 @@ enum Command {
     Sandbox(sandbox::Sandbox),
     /// Send one message
     Send(Box<send::Send>),
-    /// List, show, cancel and import messages
+    /// List, show, cancel, retry and import messages
     #[command(subcommand)]
     Messages(messages::Verb),
-    /// List, hold and release channels
+    /// Work on dead letters: by cause, edit, reprocess, discard
+    #[command(subcommand)]
+    Dead(dead::Verb),
+    /// Follow and cancel work on many messages
+    #[command(subcommand)]
+    Operations(operations::Verb),
+    /// List, test, hold and release channels
     #[command(subcommand)]
     Channels(channels::Verb),
     /// List, show, put and render templates
     #[command(subcommand)]
     Templates(templates::Verb),
+    /// List, check, add, remove, import and export who is not written to
+    #[command(subcommand)]
+    Suppressions(suppressions::Verb),
+    /// Count messages of all time, by channel and in all
+    #[command(after_help = "Example:\n  pombo stats --json")]
+    Stats,
+    /// Follow what happens, as it happens
+    Events(events::Follow),
+    /// List, create, change, test and remove webhooks that are told of events
+    #[command(subcommand)]
+    Webhooks(webhooks::Verb),
+    /// List, make, change, rotate and revoke API keys
+    #[command(subcommand)]
+    Keys(keys::Verb),
     /// Show retry policies and preview their schedules
     #[command(subcommand)]
     Policy(policy::Verb),
     /// Say what an error means and which rule says so
     Classify(classify::Classify),
+    /// Decide whether a claim that failed is submitted again, and when
+    Decide(Box<decide::Decide>),
     /// Check, migrate, back up, copy, pause and resume a whole store
     #[command(subcommand)]
     Store(store::Verb),
@@ -169,10 +199,18 @@ fn perform(cli: Cli) -> Result<(), Trouble> {
         Command::Sandbox(args) => work(sandbox::run(args, shared)),
         Command::Send(args) => wait_for(send::run(*args, shared)),
         Command::Messages(verb) => wait_for(messages::run(verb, shared)),
+        Command::Dead(verb) => wait_for(dead::run(verb, shared)),
+        Command::Operations(verb) => wait_for(operations::run(verb, shared)),
         Command::Channels(verb) => wait_for(channels::run(verb, shared)),
         Command::Templates(verb) => wait_for(templates::run(verb, shared)),
+        Command::Suppressions(verb) => wait_for(suppressions::run(verb, shared)),
+        Command::Stats => wait_for(stats::run(shared)),
+        Command::Events(args) => wait_for(events::run(args, shared)),
+        Command::Webhooks(verb) => wait_for(webhooks::run(verb, shared)),
+        Command::Keys(verb) => wait_for(keys::run(verb, shared)),
         Command::Policy(verb) => policy::run(verb, shared),
         Command::Classify(args) => classify::run(args, shared),
+        Command::Decide(args) => wait_for(decide::run(*args, shared)),
         Command::Store(verb) => store::run(verb, shared),
         Command::Config(verb) => config::run(verb, shared),
         Command::Bench(args) => work(bench::run(args, shared)),

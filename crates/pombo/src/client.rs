@@ -2,6 +2,8 @@
 //!
 //! It keeps one connection, follows no redirect and never repeats a request that may have arrived.
 
+mod events;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,6 +20,8 @@ use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use url::Url;
+
+pub use self::events::{Events, Told};
 
 /// Where a server listens unless it was told otherwise.
 pub const DEFAULT_SERVER: &str = "http://127.0.0.1:7662";
@@ -120,6 +124,8 @@ pub struct LastError {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Attempt {
+    /// 0 since the message was accepted, one more each time that somebody had it sent again.
+    pub round: u16,
     pub number: u16,
     pub started_at: Option<Time>,
     pub finished_at: Option<Time>,

@@ -3,10 +3,12 @@
 //! It is checked completely before anything runs: [`Config::load`] gives either a configuration that can be
 //! used or every problem that it has, each with its path and a hint.
 
+pub mod camunda;
 pub mod channel;
 mod environment;
 mod problem;
 mod section;
+pub mod smtp;
 #[cfg(test)]
 mod tests;
 
@@ -16,23 +18,29 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pombo_channels::webhook::WebhookSettings;
+use pombo_kernel::breaker;
 use pombo_kernel::classify::Rules;
+use pombo_kernel::guard::{Allowed, Guard};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::{ChannelName, LaneName, PolicyName};
 use pombo_kernel::policy::{Delays, Overrides, Policy, Profile};
 use pombo_kernel::secret::Secret;
-use pombo_kernel::setup::{self, ChannelSetup, LaneSetup, Setup};
+use pombo_kernel::setup::{self, ChannelSetup, Destination, EVENTS, LaneSetup, Setup};
 use pombo_kernel::time::Span;
 use pombo_store::postgres::Target;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+pub use self::camunda::{Camunda7, Camunda8};
 pub use self::channel::Channel;
 pub use self::environment::Environment;
 pub use self::problem::{Problem, Problems};
 pub(crate) use self::problem::{listed, suggestion};
+pub use self::smtp::Smtp;
 
+use self::channel::Common;
 use self::environment::joined;
 use self::section::Reading;
 
@@ -71,10 +79,16 @@ pub struct Config {
     pub policies: BTreeMap<PolicyName, Policy>,
     pub limits: Limits,
     pub server: Server,
+    pub smtp: Smtp,
+    pub events: Events,
     /// The PostgreSQL of the store; none for the embedded one.
     pub database: Option<Target>,
     /// How long finished messages are kept after their month; for ever without it.
     pub keep: Option<Span>,
+    /// The cluster whose jobs ask for retry decisions.
+    pub camunda8: Option<Camunda8>,
+    /// The engine whose external tasks ask for retry decisions.
+    pub camunda7: Option<Camunda7>,
 }
 
 /// The file, as far as its shape goes. What the schema is made of.
@@ -103,13 +117,35 @@ struct File {
     /// The HTTP door.
     #[schemars(default)]
     server: Server,
+    /// The door for mail.
+    #[schemars(default)]
+    smtp: Smtp,
+    /// How events reach those who subscribed to them.
+    #[schemars(default)]
+    events: Events,
     /// Where messages are kept.
     #[schemars(default)]
     store: Store,
+    /// The Camunda 8 cluster whose jobs ask for retry decisions.
+    camunda8: Option<Camunda8>,
+    /// The Camunda 7 engine whose external tasks ask for retry decisions.
+    camunda7: Option<Camunda7>,
 }
 
-const SECTIONS: [&str; 8] =
-    ["profile", "lanes", "routes", "channels", "policies", "limits", "server", "store"];
+const SECTIONS: [&str; 12] = [
+    "profile",
+    "lanes",
+    "routes",
+    "channels",
+    "policies",
+    "limits",
+    "server",
+    "smtp",
+    "store",
+    "events",
+    "camunda8",
+    "camunda7",
+];
 
 /// Sections that have a place in the file, but no effect in this version. Better refused than ignored.
 const LATER: [(&str, &str); 1] = [("alerts", "this version raises no alerts yet: remove the section")];
@@ -138,8 +174,12 @@ impl Default for Lane {
 }
 
 /// The lanes that are always there.
-const LANES: [(&str, Lane); 3] =
-    [("realtime", Lane::of(64)), ("bulk", Lane::of(16)), ("default", Lane::of(16))];
+const LANES: [(&str, Lane); 4] = [
+    ("realtime", Lane::of(64)),
+    ("bulk", Lane::of(16)),
+    ("default", Lane::of(16)),
+    (EVENTS, Lane::of(16)),
+];
 
 /// Messages of one type go to one lane.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -190,6 +230,42 @@ pub struct Server {
 impl Default for Server {
     fn default() -> Server {
         Server { listen: (Ipv4Addr::LOCALHOST, 7662).into() }
+    }
+}
+
+/// How events reach those who subscribed to them, through the lane `events` and by the policy of that name.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Events {
+    /// Tell subscribers at loopback and private addresses too. Cloud metadata stays closed unless `allow` names it.
+    pub allow_private: bool,
+    /// Hosts and networks that are open whatever their address, such as `crm.lan` or `10.0.0.0/8`.
+    pub allow: Vec<Allowed>,
+    /// A PEM file of certificates to trust besides the web's.
+    pub ca_file: Option<PathBuf>,
+    /// Longest time that a receiver may take to answer, for example "20s".
+    pub attempt_timeout: Span,
+}
+
+impl Default for Events {
+    fn default() -> Events {
+        // Standard Webhooks suggests 15 to 30 s.
+        let attempt_timeout = Span::from_secs(20);
+        Events { allow_private: false, allow: Vec::new(), ca_file: None, attempt_timeout }
+    }
+}
+
+impl Events {
+    fn channel(&self) -> Channel {
+        let Events { allow_private, allow, ca_file, attempt_timeout } = self.clone();
+        let settings = WebhookSettings { allow_private, allow, ca_file, ..WebhookSettings::default() };
+        Channel {
+            common: Common { policy: EVENTS.parse().ok(), attempt_timeout, ..Common::default() },
+            retry: Overrides::default(),
+            rules: Vec::new(),
+            breaker: breaker::Limits::default(),
+            settings: channel::Settings::Webhook(settings),
+        }
     }
 }
 
@@ -246,7 +322,11 @@ impl Config {
         let limits = read_limits(&mut reading, table.remove("limits"));
         let server = table.remove("server").and_then(|value| reading.table("server", value));
         let server = reading.section("server", server.unwrap_or_default());
+        let smtp = smtp::read(&mut reading, table.remove("smtp"), &folder);
+        let events = read_events(&mut reading, table.remove("events"), &folder);
         let (database, keep) = read_store(&mut reading, table.remove("store"), &folder);
+        let camunda8 = camunda::read_eight(&mut reading, table.remove("camunda8"), &folder);
+        let camunda7 = camunda::read_seven(&mut reading, table.remove("camunda7"), &folder);
         for name in table.keys() {
             match LATER.iter().find(|(later, _)| later == name) {
                 Some((_, hint)) => reading.problems.say(name, "has no effect in this version", *hint),
@@ -259,7 +339,22 @@ impl Config {
             problems.dedup();
             return Err(Problems(problems));
         }
-        Ok(Config { source, profile, lanes, routes, channels, policies, limits, server, database, keep })
+        Ok(Config {
+            source,
+            profile,
+            lanes,
+            routes,
+            channels,
+            policies,
+            limits,
+            server,
+            smtp,
+            database,
+            keep,
+            events,
+            camunda8,
+            camunda7,
+        })
     }
 
     /// Adds a channel that no file can name: one of the embedding program. It is checked like any other.
@@ -268,6 +363,7 @@ impl Config {
         let path = joined("channels", name);
         match name.parse::<ChannelName>() {
             Err(bad) => reading.problems.say(&path, "not a name", bad.to_string()),
+            Ok(name) if name.as_str() == EVENTS => reserved(&mut reading),
             Ok(name) if self.channels.contains_key(&name) => {
                 let hint = "choose another name; a configuration without channels has one of each kind";
                 reading.problems.say(&path, "the configuration has a channel of this name", hint);
@@ -292,23 +388,30 @@ impl Config {
         self.policies.get(name)
     }
 
+    /// The channels of the file, and the one that is always there.
+    fn all_channels(&self) -> BTreeMap<ChannelName, Channel> {
+        let mut channels = self.channels.clone();
+        channels.extend(EVENTS.parse().map(|name| (name, self.events.channel())));
+        channels
+    }
+
     /// What doors and engine need to know.
     pub fn setup(&self) -> Setup {
-        let channels = self.channels.iter().map(|(name, channel)| {
+        let channels = self.all_channels().into_iter().map(|(name, channel)| {
             let setup = ChannelSetup {
                 name: name.clone(),
                 kind: channel.kind(),
                 tenant: channel.common.tenant.clone(),
-                policy: effective(channel, &self.policies).expect("policies were checked"),
+                policy: effective(&channel, &self.policies).expect("policies were checked"),
                 rules: Rules::for_kind(channel.kind(), &channel.rules).expect("rules were checked"),
                 on_unknown_outcome: channel.common.on_unknown_outcome,
-                destination: channel.destination(),
+                destination: if name.as_str() == EVENTS { Destination::Each } else { channel.destination() },
                 attempt_timeout: channel.common.attempt_timeout,
                 unready: channel.unready(),
                 receipts: channel.receipts(),
                 care: channel.care(),
             };
-            (name.clone(), Arc::new(setup))
+            (name, Arc::new(setup))
         });
         let lanes =
             self.lanes.iter().map(|(name, lane)| (name.clone(), LaneSetup { workers: lane.workers.get() }));
@@ -319,6 +422,11 @@ impl Config {
             lanes: lanes.collect(),
             routes: routes.collect(),
             limits: setup::Limits { content_bytes, attachment_bytes, request_bytes, batch_items },
+            subscribers: Guard {
+                allow_private: self.events.allow_private,
+                allow: self.events.allow.clone(),
+            },
+            claims: self.policy("claims").cloned().unwrap_or_else(Policy::claims),
         }
     }
 
@@ -326,10 +434,10 @@ impl Config {
     pub fn channels(&self) -> Result<BTreeMap<ChannelName, Arc<dyn pombo_channels::Channel>>, Problems> {
         let mut problems = Problems::default();
         let mut channels = BTreeMap::new();
-        for (name, channel) in &self.channels {
+        for (name, channel) in self.all_channels() {
             match channel.build() {
                 Ok(built) => {
-                    channels.insert(name.clone(), built);
+                    channels.insert(name, built);
                 }
                 Err(found) => {
                     for problem in found {
@@ -506,11 +614,31 @@ fn read_channels(
 ) -> BTreeMap<ChannelName, Channel> {
     let mut channels = BTreeMap::new();
     for (name, table) in sections::<ChannelName>(reading, "channels", value) {
+        if name.as_str() == EVENTS {
+            reserved(reading);
+            continue;
+        }
         if let Some(channel) = channel::read(reading, &format!("channels.{name}"), table, folder) {
             channels.insert(name, channel);
         }
     }
     channels
+}
+
+fn reserved(reading: &mut Reading) {
+    let hint = "choose another name; [events], [lanes.events] and [policies.events] say how events are told";
+    reading.problems.say(joined("channels", EVENTS), "this name is that of a channel of Pombo's own", hint);
+}
+
+fn read_events(reading: &mut Reading, value: Option<Value>, folder: &Path) -> Events {
+    let table = value.and_then(|value| reading.table("events", value)).unwrap_or_default();
+    let mut events: Events = reading.section("events", table);
+    events.ca_file = events.ca_file.map(|file| folder.join(file));
+    channel::check_timeout(reading, "events", events.attempt_timeout);
+    for problem in events.channel().build().err().into_iter().flatten() {
+        reading.problems.say(joined("events", &problem.field), problem.reason, problem.hint);
+    }
+    events
 }
 
 /// The policy that a channel follows, with its own changes; nothing if there is none of that name.

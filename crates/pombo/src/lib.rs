@@ -54,6 +54,7 @@
 #![warn(missing_docs)]
 
 mod bench;
+mod camunda;
 #[doc(hidden)]
 pub mod cli;
 #[doc(hidden)]
@@ -64,12 +65,15 @@ pub mod clock;
 pub mod config;
 mod demo;
 mod embed;
+mod fanout;
 mod inbox;
 #[doc(hidden)]
 pub mod log;
 #[doc(hidden)]
 pub mod node;
+mod operations;
 mod providers;
+mod submission;
 #[doc(hidden)]
 pub mod templates;
 

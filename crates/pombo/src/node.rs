@@ -14,23 +14,27 @@ use std::time::Duration;
 use pombo_engine::shell::Channels;
 use pombo_engine::{Engine, Watchmen};
 use pombo_kernel::dice::Dice;
-use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::name::LaneName;
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Clock, Span};
 use pombo_store::postgres::inbox::Inbox;
 use pombo_store::postgres::{self, Target};
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
-use pombo_store::{ApiKey, Pause, Store, StoreError};
-use pombo_web::{Bounds, Door, Role};
+use pombo_store::{Pause, Store, StoreError};
+use pombo_web::{Bounds, Door};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+use crate::camunda::{Desk, Workers};
 use crate::clock::{self, SteadyClock, SystemClock};
 use crate::config::{Config, Environment, Problems};
+use crate::fanout::Fanout;
 use crate::inbox::Clerk;
+use crate::operations::Foreman;
+use crate::submission::Submission;
 
 pub use pombo_store::home::Home as Place;
 
@@ -41,7 +45,7 @@ pub enum NodeRole {
     Api,
     /// Claims messages, sends them, and takes over what dead nodes left
     Worker,
-    /// Looks after the database, takes in what SQL functions left, and asks providers how they are
+    /// Looks after the database, takes in what SQL functions left, does operations, and asks providers how they are
     Scheduler,
 }
 
@@ -126,6 +130,10 @@ pub struct Works {
     pub(crate) engine: Option<Arc<Engine>>,
     watchmen: Option<Watchmen>,
     clerk: Option<Clerk>,
+    foreman: Option<Foreman>,
+    fanout: Option<Fanout>,
+    /// Whoever answers the tasks of process engines.
+    camunda: Option<Workers>,
 }
 
 /// A running node: works with a door. Dropping it stops nothing well; call [`stop`](Node::stop).
@@ -135,6 +143,8 @@ pub struct Node {
     pub address: SocketAddr,
     works: Works,
     door: Door,
+    /// The door for mail, where there is one.
+    submission: Option<Submission>,
     stop_server: oneshot::Sender<()>,
     server: JoinHandle<io::Result<()>>,
 }
@@ -204,29 +214,11 @@ fn shared(target: Target, roles: &Roles, keep: Option<Span>) -> Result<Stores, S
 }
 
 impl Opened {
-    /// Sees to it that somebody can administer this store, and gives back the key that it had to make.
-    ///
-    /// A key that is `given` is added unless it is there. Without one, a key is made only for a store that has
-    /// none. Only a digest is kept, so a made key can be shown once and never again.
+    /// Sees to it that somebody can administer this store, and gives back the key that it had to make; see
+    /// [`ensure_admin`](pombo_web::keys::ensure_admin).
     pub async fn admin_key(&self, given: Option<&str>) -> Result<Option<String>, NodeError> {
-        let failed = |error| NodeError::Store { place: self.place.clone(), error };
-        let known = self.store.keys().await.map_err(failed)?;
-        let key = match given {
-            Some(key) if known.iter().any(|it| it.digest == pombo_web::digest(key)) => return Ok(None),
-            Some(key) => key.to_owned(),
-            None if known.is_empty() => format!("pombo_{}", hex(&clock::entropy())),
-            None => return Ok(None),
-        };
-        let added = ApiKey {
-            id: format!("key_{}", hex(&clock::entropy()[..8])),
-            tenant: Tenant::default(),
-            role: Role::Admin.as_str().to_owned(),
-            label: "admin".to_owned(),
-            digest: pombo_web::digest(&key),
-            created_at: self.clock.now(),
-        };
-        self.store.add_key(added).await.map_err(failed)?;
-        Ok(given.is_none().then_some(key))
+        let made = pombo_web::keys::ensure_admin(&*self.store, given, &clock::entropy, self.clock.now());
+        made.await.map_err(|error| NodeError::Store { place: self.place.clone(), error })
     }
 
     /// Does what its roles ask for. Without the role `api` the door only tells whether the node is well.
@@ -239,12 +231,23 @@ impl Opened {
         };
         let (address, listener) =
             listening.await.map_err(|error| NodeError::Listen { address: listen, error })?;
+        let smtp = config.smtp.listen.filter(|_| self.roles.has(NodeRole::Api));
+        let submission = match smtp {
+            None => None,
+            Some(address) => {
+                let ready = Submission::ready(&config.smtp, address, LAST_REQUESTS).await;
+                Some(ready.map_err(|error| NodeError::Listen { address, error })?)
+            }
+        };
         let works = self.work(config, channels, &lanes);
-        let door = Door::new(Arc::clone(&works.store), works.setup.subscribe(), works.clock.clone());
+        let entropy = Arc::new(clock::entropy);
+        let door =
+            Door::new(Arc::clone(&works.store), works.setup.subscribe(), works.clock.clone(), entropy);
         let router = match works.roles.has(NodeRole::Api) {
             true => pombo_web::router(door.clone()),
             false => pombo_web::probes(door.clone()),
         };
+        let submission = submission.map(|ready| Submission::open(ready, door.clone()));
         let (stop_server, stopping) = oneshot::channel();
         let bounds = Bounds { grace: LAST_REQUESTS, ..Bounds::default() };
         let serving = pombo_web::serve_within(listener, router, bounds, async {
@@ -252,7 +255,7 @@ impl Opened {
         });
         let server = tokio::spawn(serving);
         info!(%address, store = %works.place, roles = %works.roles, "running");
-        Ok(Node { address, works, door, stop_server, server })
+        Ok(Node { address, works, door, submission, stop_server, server })
     }
 
     /// Does what its roles ask for, and opens no door. Works the lanes that are named; all if none are.
@@ -275,11 +278,34 @@ impl Opened {
         let watchmen = roles
             .has(NodeRole::Scheduler)
             .then(|| Watchmen::start(Arc::clone(&engine_store), &setup, &channels, Arc::clone(&clock)));
+        let foreman = (roles.has(NodeRole::Scheduler) || roles.has(NodeRole::Worker)).then(|| {
+            let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
+            Foreman::start(store, setups.subscribe(), channels.clone(), clock, &roles)
+        });
+        let fanout = roles.has(NodeRole::Scheduler).then(|| {
+            let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
+            Fanout::start(store, setups.subscribe(), clock, clock::seed())
+        });
         let engine = roles.has(NodeRole::Worker).then(|| {
             let (setup, clock) = (Arc::clone(&setup), Arc::clone(&clock));
             Arc::new(Engine::start(engine_store, setup, channels, clock, clock::seed(), lanes))
         });
-        Works { store, clock, config, place, roles, setup: setups, engine, watchmen, clerk }
+        let mut works = Works {
+            store,
+            clock,
+            config,
+            place,
+            roles,
+            setup: setups,
+            engine,
+            watchmen,
+            clerk,
+            foreman,
+            fanout,
+            camunda: None,
+        };
+        works.camunda = works.camunda();
+        works
     }
 }
 
@@ -294,6 +320,15 @@ impl Works {
         broken(&*self.store, self.engine.as_deref()).await
     }
 
+    /// Workers for the process engines that are configured at present, where this node works.
+    fn camunda(&self) -> Option<Workers> {
+        self.roles.has(NodeRole::Worker).then(|| {
+            let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+            let desk = Desk { store, setup: self.setup.subscribe(), clock };
+            Workers::start(&self.config, &desk, clock::seed())
+        })
+    }
+
     /// Takes no more work, finishes what is being sent for up to `grace`, records it, and closes.
     pub async fn stop(mut self, grace: Duration) -> Result<(), NodeError> {
         self.drain(grace).await?;
@@ -302,10 +337,19 @@ impl Works {
 
     /// A store that breaks meanwhile ends the wait: nothing more can be recorded.
     async fn drain(&mut self, grace: Duration) -> Result<(), NodeError> {
-        (self.watchmen, self.clerk) = (None, None);
+        (self.watchmen, self.clerk, self.foreman, self.fanout) = (None, None, None, None);
         let Some(engine) = &self.engine else { return Ok(()) };
+        let camunda = self.camunda.take();
+        let stopping = async {
+            let answered = async {
+                if let Some(camunda) = camunda {
+                    camunda.stop(grace).await;
+                }
+            };
+            tokio::join!(engine.stop(grace), answered)
+        };
         tokio::select! {
-            () = engine.stop(grace) => Ok(()),
+            _ = stopping => Ok(()),
             reason = store_broken(&*self.store) => {
                 Err(NodeError::Store { place: self.place.clone(), error: StoreError::Broken(reason) })
             }
@@ -335,6 +379,11 @@ impl Node {
         format!("http://{address}")
     }
 
+    /// Where the door for mail listens, where there is one.
+    pub fn smtp_address(&self) -> Option<SocketAddr> {
+        self.submission.as_ref().map(|submission| submission.address)
+    }
+
     /// Reads the configuration again and goes on with it. One that cannot be used changes nothing.
     pub fn reload(&mut self, environment: &Environment) -> Result<(), Problems> {
         let works = &mut self.works;
@@ -342,6 +391,9 @@ impl Node {
         let channels = config.channels()?;
         if config.server != works.config.server {
             warn!(listen = %config.server.listen, "a new listening address takes effect with the next start");
+        }
+        if let Some(submission) = &self.submission {
+            submission.reload(&works.config, &config)?;
         }
         if let (Place::Postgres(now), Some(new)) = (&works.place, &config.database)
             && now.shown() != new.shown()
@@ -352,11 +404,16 @@ impl Node {
         if let Some(watchmen) = &mut works.watchmen {
             watchmen.reload(&setup, &channels);
         }
+        if let Some(foreman) = &works.foreman {
+            foreman.reload(channels.clone());
+        }
         if let Some(engine) = &works.engine {
             engine.reload(Arc::clone(&setup), channels);
         }
         works.setup.send_replace(setup);
         works.config = config;
+        // Those that were there finish what is under way.
+        works.camunda = works.camunda();
         info!("the configuration was read again and is in effect");
         Ok(())
     }
@@ -364,7 +421,14 @@ impl Node {
     /// Takes nothing new, finishes what is being sent for up to `grace`, records it, and closes.
     pub async fn stop(mut self, grace: Duration) -> Result<(), NodeError> {
         self.door.close();
-        self.works.drain(grace).await?;
+        let submission = self.submission.take();
+        let farewell = async {
+            if let Some(submission) = submission {
+                submission.stop().await;
+            }
+        };
+        let (drained, ()) = tokio::join!(self.works.drain(grace), farewell);
+        drained?;
         let _ = self.stop_server.send(());
         match self.server.await {
             Ok(Ok(())) => {}
@@ -373,10 +437,6 @@ impl Node {
         }
         self.works.close().await
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Why a store and an engine can no longer do their work; waits as long as they can.

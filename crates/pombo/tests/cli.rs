@@ -64,7 +64,8 @@ fn wrong_usage_exits_with_2() {
         &["classify", "pigeon", "503"],
         &["serve", "--database-url", "mysql://a/b"],
         &["serve", "--database-url", "postgres://a/b", "--data", "x"],
-        &["serve", "--smtp-listen", "127.0.0.1:25"],
+        &["serve", "--smtp-listen", "nowhere"],
+        &["serve", "--smtp-listen", "127.0.0.1:0", "--roles", "worker", "--database-url", "postgres://a/b"],
         &["serve", "--roles", "api"],
         &["serve", "--roles", "api,sender"],
         &["serve", "--roles", "api", "--lanes", "bulk", "--database-url", "postgres://a/b"],
@@ -501,20 +502,20 @@ fn the_key_is_made_once_and_a_reload_takes_effect_unless_the_file_is_bad() {
         let said = server.call(folder, &["channels", "list", "--json"]);
         lines(&said.out).iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(channels(&server), ["crm", "nowhere"]);
+    assert_eq!(channels(&server), ["crm", "events", "nowhere"]);
     std::fs::write(folder.join("pombo.toml"), "[channels.crm]\nkind = 'pigeon'\n").unwrap();
     server.signal("-HUP");
     server.logs("the configuration was not changed");
-    assert_eq!(channels(&server), ["crm", "nowhere"]);
+    assert_eq!(channels(&server), ["crm", "events", "nowhere"]);
     std::fs::write(folder.join("pombo.toml"), format!("{QUICK}[channels.third]\nkind = 'null'\n")).unwrap();
     server.signal("-HUP");
     for _ in 0..100 {
-        if channels(&server).len() == 3 {
+        if channels(&server).len() == 4 {
             break;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(channels(&server), ["crm", "nowhere", "third"]);
+    assert_eq!(channels(&server), ["crm", "events", "nowhere", "third"]);
     server.signal("-TERM");
     assert_eq!(server.end(), 0);
 
@@ -539,9 +540,9 @@ fn the_key_is_made_once_and_a_reload_takes_effect_unless_the_file_is_bad() {
     };
     let log_lines = std::sync::mpsc::channel().1;
     let mut again = Server { child: second, url, key: server.key.clone(), log_lines };
-    assert_eq!(channels(&again).len(), 3);
+    assert_eq!(channels(&again).len(), 4);
     again.key = key.to_owned();
-    assert_eq!(channels(&again).len(), 3);
+    assert_eq!(channels(&again).len(), 4);
     again.signal("-TERM");
     assert_eq!(again.end(), 0);
 }

@@ -12,7 +12,9 @@ use pombo_kernel::message::{Body, Draft, Json};
 use pombo_kernel::name::{ChannelName, Tenant};
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::Time;
+use pombo_store::shelf::Expect;
 use pombo_store::{Counted, Store, StoreError};
+use pombo_web::key::KeyDoc;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -100,16 +102,16 @@ jitter = 1.0
     /// Opens an HTTP door on a free port of this machine, with callers in this same process.
     pub(super) async fn open_door(&mut self) -> Result<(), Trouble> {
         let key = format!("pombo_bench_{:016x}{:016x}", clock::seed(), clock::seed());
-        let digest = pombo_web::digest(&key);
-        let admin = pombo_store::ApiKey {
+        let place = pombo_web::key::hex(&pombo_web::digest(&key));
+        let admin = KeyDoc {
             id: "key_bench".to_owned(),
-            tenant: Tenant::default(),
             role: pombo_web::Role::Admin.as_str().to_owned(),
             label: "bench".to_owned(),
-            digest,
             created_at: self.now(),
+            ..KeyDoc::default()
         };
-        self.store(0).add_key(admin).await.map_err(failed)?;
+        let wish = admin.shelved(&Tenant::default(), &place, Expect::Nothing, None);
+        self.store(0).shelve(vec![wish]).await.map_err(failed)?;
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let closed = |error: std::io::Error| {
             Trouble::new("the HTTP door cannot open", "ADDRESS_UNAVAILABLE").why(error)
@@ -118,7 +120,12 @@ jitter = 1.0
         let url = format!("http://{}", listener.local_addr().map_err(closed)?);
         let (_, setup) = watch::channel(self.setup.clone());
         let first = &self.nodes[0];
-        let door = pombo_web::Door::new(first.store.clone(), setup, first.clock.clone());
+        let door = pombo_web::Door::new(
+            first.store.clone(),
+            setup,
+            first.clock.clone(),
+            Arc::new(clock::entropy),
+        );
         let router = pombo_web::router(door);
         let (stop, stopping) = oneshot::channel();
         tokio::spawn(async move { pombo_web::serve(listener, router, async { drop(stopping.await) }).await });

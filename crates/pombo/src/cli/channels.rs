@@ -44,6 +44,11 @@ pub(crate) enum Verb {
         #[arg(long)]
         destination: Option<String>,
     },
+    /// Ask a channel's provider how it is, without sending anything
+    #[command(after_help = "Exit 0 if it is well or cannot be asked, 1 if it is not.
+
+Example:\n  pombo channels test whatsapp")]
+    Test { name: String },
     /// Let a channel go on
     Release {
         name: String,
@@ -66,6 +71,7 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             }
             return Ok(());
         }
+        Verb::Test { name } => return super::operations::test_channel(&client, &name, shared).await,
         Verb::Hold { name, destination, reason } => {
             let done = format!("{} is held", place(&name, destination.as_deref()));
             (format!("/v1/channels/{}/hold", segment(&name)), body(destination, Some(reason)), done)

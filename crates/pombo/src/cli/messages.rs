@@ -1,10 +1,11 @@
-//! `pombo messages`: list, show, cancel, import.
+//! `pombo messages`: list, show, cancel, retry, import.
 
 use clap::{Args, Subcommand};
 use pombo_kernel::content;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::time::{Span, Time};
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::out::{self, Paint, Table};
@@ -31,6 +32,15 @@ pub(crate) enum Verb {
         #[arg(value_parser = id)]
         id: MessageId,
     },
+    /// Try a message now: a dead one anew, a waiting one at once
+    Retry {
+        /// The message's id: msg_… or a UUID
+        #[arg(value_parser = id)]
+        id: MessageId,
+        /// Why, for whoever looks
+        #[arg(long)]
+        note: Option<String>,
+    },
     /// Hand in many messages, one JSON object a line
     #[command(after_help = "Each line is a message as POST /v1/messages takes it. A line without an
 idempotency_key is given one made from its words and its place, so that an
@@ -47,6 +57,19 @@ pub(crate) struct List {
     /// pending, sending, sent, failed, cancelled or discarded
     #[arg(long)]
     state: Option<String>,
+    #[command(flatten)]
+    filters: Filters,
+    /// Most messages to list
+    #[arg(long, default_value_t = 50, conflicts_with = "all")]
+    limit: usize,
+    /// List every message that matches, page by page
+    #[arg(long)]
+    all: bool,
+}
+
+/// What messages are looked for by.
+#[derive(Debug, Args)]
+pub(crate) struct Filters {
     #[arg(long)]
     channel: Option<String>,
     #[arg(long)]
@@ -74,22 +97,46 @@ pub(crate) struct List {
     /// Accepted before this time
     #[arg(long, value_name = "TIME")]
     until: Option<Time>,
-    /// Most messages to list
-    #[arg(long, default_value_t = 50, conflicts_with = "all")]
-    limit: usize,
-    /// List every message that matches, page by page
-    #[arg(long)]
-    all: bool,
 }
 
-fn id(text: &str) -> Result<MessageId, String> {
+impl Filters {
+    /// Those that were given, as the API names them.
+    pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
+        let given = [
+            ("channel", self.channel.clone()),
+            ("lane", self.lane.clone()),
+            ("type", self.kind.clone()),
+            ("template", self.template.clone()),
+            ("campaign", self.campaign.clone()),
+            ("recipient", self.recipient.clone()),
+            ("reference", self.reference.clone()),
+            ("category", self.category.clone()),
+            ("delivery", self.delivery.clone()),
+            ("since", self.since.map(|time| time.to_string())),
+            ("until", self.until.map(|time| time.to_string())),
+        ];
+        given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+    }
+}
+
+pub(crate) fn id(text: &str) -> Result<MessageId, String> {
     text.parse().map_err(|bad: pombo_kernel::id::BadId| bad.to_string())
 }
 
 pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
     let client = shared.client()?;
     match verb {
-        Verb::List(args) => list(&client, &args, shared).await,
+        Verb::List(args) => {
+            let state = args.state.clone().map(|state| ("state", state));
+            let listed = Listed {
+                path: "/v1/messages",
+                filters: state.into_iter().chain(args.filters.pairs()).collect(),
+                limit: args.limit,
+                all: args.all,
+                none: "no message matches",
+            };
+            pages(&client, &listed, shared).await
+        }
         Verb::Show { id } => {
             let Document { json, message } = get(&client, &format!("/v1/messages/{id}")).await?;
             if shared.json {
@@ -107,6 +154,17 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
                 out::written(&json);
             } else {
                 out::line(format!("{id} cancelled"));
+            }
+            Ok(())
+        }
+        Verb::Retry { id, note } => {
+            let body = note.map_or_else(|| json!({}), |note| json!({"note": note}));
+            let path = format!("/v1/messages/{id}/retry");
+            let Document { json, .. } = post(&client, &path, Payload::json(&body)).await?;
+            if shared.json {
+                out::written(&json);
+            } else {
+                out::line(format!("{id} is tried now"));
             }
             Ok(())
         }
@@ -140,8 +198,12 @@ pub(crate) async fn obstacle(client: &Client, message: &Message) -> Option<Strin
     }
     let channels = client.get("/v1/channels").await.ok()?;
     let channel = channels["items"].as_array()?.iter().find(|it| it["name"] == message.channel)?;
-    // A webhook's destination is the host of its URL; whoever waits on another kind of channel waits together.
-    let host = (channel["kind"] == "webhook").then(|| content::host(&message.to));
+    // A webhook's destination is the host of its URL, and an event's is its subscriber; whoever waits on another kind of
+    // channel waits together.
+    let host = (channel["kind"] == "webhook").then(|| match content::host(&message.to) {
+        none if none.is_empty() => message.to.clone(),
+        host => host,
+    });
     let here = |place: &&serde_json::Value| host.as_deref().is_none_or(|host| place["destination"] == host);
     let waiting = channel["destinations"].as_array()?.iter().find(here);
     let (what, place) = match waiting {
@@ -163,19 +225,29 @@ struct Page {
 /// Most messages that are asked for at a time.
 const PAGE: usize = 200;
 
-async fn list(client: &Client, args: &List, shared: &Shared) -> Result<(), Trouble> {
-    let filters = filters(args);
+/// A list to go through.
+pub(crate) struct Listed {
+    pub(crate) path: &'static str,
+    pub(crate) filters: Vec<(&'static str, String)>,
+    pub(crate) limit: usize,
+    pub(crate) all: bool,
+    /// What to say if there is nothing.
+    pub(crate) none: &'static str,
+}
+
+/// Prints a list of messages, page by page.
+pub(crate) async fn pages(client: &Client, listed: &Listed, shared: &Shared) -> Result<(), Trouble> {
     let mut cursor: Option<String> = None;
-    let mut left = if args.all { usize::MAX } else { args.limit };
+    let mut left = if listed.all { usize::MAX } else { listed.limit };
     let mut table = heading();
     let mut shown = 0usize;
     while left > 0 {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(&filters).append_pair("limit", &left.min(PAGE).to_string());
+        query.extend_pairs(&listed.filters).append_pair("limit", &left.min(PAGE).to_string());
         if let Some(cursor) = &cursor {
             query.append_pair("cursor", cursor);
         }
-        let path = format!("/v1/messages?{}", query.finish());
+        let path = format!("{}?{}", listed.path, query.finish());
         let page = client.call(http::Method::GET, &path, Payload::default()).await?;
         let page: Page = client.parse(&page)?;
         for item in page.items.into_iter().take(left) {
@@ -189,7 +261,7 @@ async fn list(client: &Client, args: &List, shared: &Shared) -> Result<(), Troub
             }
         }
         // Long lists appear page by page instead of at the end.
-        if args.all && !shared.json && !table.is_empty() {
+        if listed.all && !shared.json && !table.is_empty() {
             table.print();
             table = heading();
         }
@@ -205,29 +277,11 @@ async fn list(client: &Client, args: &List, shared: &Shared) -> Result<(), Troub
         table.print();
     }
     if shown == 0 {
-        out::note("no message matches");
+        out::note(listed.none);
     } else if cursor.is_some() {
         out::note(format!("{shown} shown, and there are more: use --all or --limit"));
     }
     Ok(())
-}
-
-fn filters(args: &List) -> Vec<(&'static str, String)> {
-    let given = [
-        ("state", args.state.clone()),
-        ("channel", args.channel.clone()),
-        ("lane", args.lane.clone()),
-        ("type", args.kind.clone()),
-        ("template", args.template.clone()),
-        ("campaign", args.campaign.clone()),
-        ("recipient", args.recipient.clone()),
-        ("reference", args.reference.clone()),
-        ("category", args.category.clone()),
-        ("delivery", args.delivery.clone()),
-        ("since", args.since.map(|time| time.to_string())),
-        ("until", args.until.map(|time| time.to_string())),
-    ];
-    given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
 fn heading() -> Table {
@@ -257,7 +311,7 @@ fn row(table: &mut Table, message: &Message) {
 }
 
 /// One message: what it is, where it stands, and every attempt.
-fn story(message: &Message, obstacle: Option<String>, paint: Paint) -> Vec<String> {
+pub(crate) fn story(message: &Message, obstacle: Option<String>, paint: Paint) -> Vec<String> {
     let mut lines = vec![paint.bold(&message.id)];
     let mut say = |what: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -284,7 +338,8 @@ fn story(message: &Message, obstacle: Option<String>, paint: Paint) -> Vec<Strin
     say("attempts", Some(format!("{}{most}", message.attempt_count)));
     for attempt in &message.attempts {
         let when = attempt.started_at.map(|time| format!("{time} ")).unwrap_or_default();
-        lines.push(format!("  {}{}", paint.dim(&when), attempt_line(attempt, paint)));
+        let round = if attempt.round > 0 { format!("round {}, ", attempt.round + 1) } else { String::new() };
+        lines.push(format!("  {}{round}{}", paint.dim(&when), attempt_line(attempt, paint)));
     }
     lines
 }

@@ -35,7 +35,7 @@ pub(crate) fn written(json: &str) {
 
 /// JSON on several lines. Only blanks are added: whoever wrote it may care for the order of its fields and for
 /// every digit of its numbers.
-fn indented(json: &str) -> String {
+pub(crate) fn indented(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
     let mut rest = json.chars().peekable();

@@ -30,6 +30,7 @@ Examples:
   pombo serve
   pombo serve --config /etc/pombo/pombo.toml --data /var/lib/pombo --listen 0.0.0.0:7662
   POMBO_DATABASE_URL=postgres://pombo:secret@db/pombo pombo serve --roles api
+  pombo serve --smtp-listen 127.0.0.1:2525
   pombo serve --profile development"
 )]
 pub(crate) struct Serve {
@@ -46,25 +47,21 @@ pub(crate) struct Serve {
     /// How long a stop waits for what is being sent
     #[arg(long, default_value = "30s", value_name = "SPAN")]
     grace: Span,
-    /// SMTP submission (not in this version)
+    /// Takes mails in over SMTP at this address, for channels of the kinds smtp and resend [default: not at all]
     #[arg(long, value_name = "ADDR")]
-    smtp_listen: Option<String>,
+    smtp_listen: Option<SocketAddr>,
     /// What this node does; needs PostgreSQL [default: everything]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ROLES")]
     roles: Vec<NodeRole>,
 }
 
-/// What a start asks for that this version cannot do. Ignoring it would be worse than refusing it.
-fn refuse_later_work(args: &Serve) -> Result<(), Trouble> {
-    match &args.smtp_listen {
-        None => Ok(()),
-        Some(_) => Err(Trouble::usage("--smtp-listen is not in this version yet")
-            .hint("this version takes messages over HTTP only")),
-    }
-}
-
 /// Roles can be split only where nodes can share the work.
-fn check_roles(roles: &Roles, place: &Place, lanes: &[LaneName]) -> Result<(), Trouble> {
+fn check_roles(
+    roles: &Roles,
+    place: &Place,
+    lanes: &[LaneName],
+    smtp: Option<SocketAddr>,
+) -> Result<(), Trouble> {
     if let (Place::Embedded(_), false) = (place, roles.are_all()) {
         return Err(Trouble::usage("--roles needs PostgreSQL")
             .why("the embedded store belongs to one process, which has to do everything")
@@ -74,15 +71,19 @@ fn check_roles(roles: &Roles, place: &Place, lanes: &[LaneName]) -> Result<(), T
         return Err(Trouble::usage("--lanes says what a worker works, and this node is none")
             .hint("leave --lanes out, or add `worker` to --roles"));
     }
+    if smtp.is_some() && !roles.has(NodeRole::Api) {
+        return Err(Trouble::usage("--smtp-listen opens a door, and this node has none")
+            .hint("leave --smtp-listen out, or add `api` to --roles"));
+    }
     Ok(())
 }
 
 pub(crate) async fn run(args: Serve, shared: &Shared) -> Result<(), Trouble> {
-    refuse_later_work(&args)?;
-    let config = args.config.load()?;
+    let mut config = args.config.load()?;
+    config.smtp.listen = args.smtp_listen.or(config.smtp.listen);
     check_lanes(&args.lanes, &config)?;
     let (place, roles) = (args.place.place(&config)?, Roles::of(&args.roles));
-    check_roles(&roles, &place, &args.lanes)?;
+    check_roles(&roles, &place, &args.lanes, args.smtp_listen)?;
     if let (Place::Embedded(_), Some(_)) = (&place, config.keep) {
         return Err(Trouble::usage("store.keep needs PostgreSQL")
             .why("this version keeps everything in the embedded store")
@@ -239,7 +240,7 @@ impl From<NodeError> for Trouble {
             NodeError::Listen { address, error } => {
                 Trouble::new(format!("cannot listen on {address}"), "ADDRESS_UNAVAILABLE")
                     .why(error)
-                    .hint("choose another address with --listen, for example --listen 127.0.0.1:0")
+                    .hint("choose another one with --listen or --smtp-listen, for example --listen 127.0.0.1:0")
             }
         }
     }
@@ -274,7 +275,8 @@ fn greet(node: &Node, args: &Serve, made: Option<&str>, paused: Option<&Pause>, 
             Place::Postgres(_) => None,
         };
         return out::object(&json!({
-            "url": node.url(), "store": node.place.to_string(), "data": data, "admin_key": made, "paused": paused,
+            "url": node.url(), "smtp": node.smtp_address(), "store": node.place.to_string(), "data": data,
+            "admin_key": made, "paused": paused,
         }));
     }
     if !std::io::stdout().is_terminal() {
@@ -303,6 +305,9 @@ fn greet(node: &Node, args: &Serve, made: Option<&str>, paused: Option<&Pause>, 
     };
     out::line(format!("{} is running", paint.bold(&format!("Pombo {}", env!("CARGO_PKG_VERSION")))));
     row(if node.roles.has(NodeRole::Api) { "API" } else { "health" }, &node.url());
+    if let Some(address) = node.smtp_address() {
+        row("SMTP", &format!("{address}; the user is a channel's name, the password is a key"));
+    }
     row("store", &node.place.to_string());
     if !node.roles.are_all() {
         row("roles", &node.roles.to_string());

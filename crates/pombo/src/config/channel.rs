@@ -493,7 +493,7 @@ pub(super) fn secret(
     }
 }
 
-fn web_address(reading: &mut Reading, path: &str, url: Option<&Url>) {
+pub(super) fn web_address(reading: &mut Reading, path: &str, url: Option<&Url>) {
     let Some(url) = url else { return };
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         let what = format!("`{}:` is not an address of the web", url.scheme());

@@ -52,11 +52,11 @@ fn without_a_file_there_is_one_channel_of_each_kind() {
     let setup = config.setup();
     let workers: Vec<(&str, u16)> =
         setup.lanes.iter().map(|(name, lane)| (name.as_str(), lane.workers)).collect();
-    assert_eq!(workers, [("bulk", 16), ("default", 16), ("realtime", 64)]);
+    assert_eq!(workers, [("bulk", 16), ("default", 16), ("events", 16), ("realtime", 64)]);
     assert_eq!(setup.lane_of(Some("send_bulk_messages")).as_str(), "bulk");
     assert_eq!(setup.lane_of(Some("execute_side_effect")).as_str(), "realtime");
     assert_eq!(setup.lane_of(None).as_str(), "default");
-    assert_eq!(config.channels().unwrap().len(), 5);
+    assert_eq!(config.channels().unwrap().len(), 6, "and the one that tells of events");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn well_known_variables_set_the_channels_up() {
         .values()
         .map(|it| it.destination.of("https://host.example/", None).to_string())
         .collect();
-    assert_eq!(destinations, ["tiss.example", "", "", "host.example", "clinic"]);
+    assert_eq!(destinations, ["tiss.example", "", "https://host.example/", "", "host.example", "clinic"]);
     let shown = format!("{config:?}");
     assert!(!shown.contains("re_1"), "a secret is shown: {shown}");
 }
@@ -507,10 +507,16 @@ fn the_example_is_valid_with_everything_switched_on() {
         ("SMTP_PASSWORD", "p"),
         ("RESEND_RECEIPT_SECRET", secret),
         ("CLAIMS_PASSWORD", "p"),
+        ("CAMUNDA8_PASSWORD", "p"),
+        ("CAMUNDA8_CLIENT_SECRET", "s"),
+        ("CAMUNDA7_PASSWORD", "p"),
         ("DATABASE_URL", "postgres://pombo:p@db.example/pombo"),
     ];
-    let text: Vec<String> =
-        everything().lines().filter(|line| !line.contains("_file = ")).map(str::to_owned).collect();
+    // But for files, which are not there.
+    let there = |line: &&str| {
+        !line.contains("_file = ") && !line.starts_with("tls_cert") && !line.starts_with("tls_key")
+    };
+    let text: Vec<String> = everything().lines().filter(there).map(str::to_owned).collect();
     let config = load(&text.join("\n"), &environment);
     config.unwrap_or_else(|problems| panic!("{problems}"));
 }
@@ -623,4 +629,21 @@ fn a_database_may_be_named_in_a_file_of_its_own() {
     let text = "[store]\ndatabase_url_file = 'url'";
     let config = Config::parse(text, source, &Environment::default()).unwrap();
     assert_eq!(config.database.unwrap().shown(), "postgres://ana@db.example:5432/pombo");
+}
+
+#[test] // REQ ML-10
+fn events_have_a_channel_and_a_lane_of_their_own_that_no_file_can_take() {
+    let config = good("[events]\nallow = ['10.0.0.0/8']\nattempt_timeout = '5s'\n[lanes.events]\nworkers = 2\n[policies.events]\nattempts = 3");
+    let setup = config.setup();
+    let channel = &setup.channels["events"];
+    assert_eq!((channel.kind.as_str(), channel.policy.attempts), ("webhook", 3));
+    assert_eq!(channel.attempt_timeout, Span::from_secs(5));
+    assert_eq!(setup.lanes["events"].workers, 2);
+    let url = |text: &str| text.parse::<url::Url>().unwrap();
+    assert_eq!(setup.subscribers.judge_url(&url("http://10.1.2.3/")), Ok(()));
+    assert!(setup.subscribers.judge_url(&url("http://192.168.1.1/")).is_err());
+    check("[channels.events]\nkind = 'webhook'", &["channels.events"], &["Pombo's own", "[policies.events]"]);
+    check("[events]\nallow_privat = true", &["events.allow_privat"], &["did you mean `allow_private`?"]);
+    check("[events]\nca_file = 'none.pem'", &["events.ca_file"], &["PEM"]);
+    check("[events]\nattempt_timeout = '0s'", &["events.attempt_timeout"], &["more than nothing"]);
 }

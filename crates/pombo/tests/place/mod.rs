@@ -27,6 +27,8 @@ use pombo_store::postgres::{Postgres, Sealing, Target};
 use pombo_store::sqlite::Sqlite;
 use serde_json::json;
 
+pub(crate) mod clients;
+
 pub(crate) const KEY: &str = "pombo_test_key_that_only_this_test_knows";
 pub(crate) const WORKERS: usize = 16;
 
@@ -243,6 +245,11 @@ pub(crate) fn read_trail(url: &str) -> Trail {
     in_database(url, |store| trail(&mut store.reader().unwrap()))
 }
 
+/// The same of an embedded store that nobody has open.
+pub(crate) fn read_trail_in(folder: &Path) -> Trail {
+    trail(&mut Sqlite::open(folder, Dice::seeded(1), &[7; 32]).unwrap().reader().unwrap())
+}
+
 fn in_database<T: Send>(url: &str, read: impl FnOnce(&Postgres) -> T + Send) -> T {
     let target = Target::parse(url).unwrap();
     let read = || read(&Postgres::open(&target, Dice::seeded(1), &[7; 32], Sealing::AtCommit).unwrap());
@@ -269,6 +276,8 @@ pub(crate) struct Trail {
     /// How often each was sent, which is to be once, and how often somebody took it over.
     pub(crate) sent: HashMap<String, usize>,
     pub(crate) takeovers: HashMap<String, usize>,
+    /// How often somebody had it sent again.
+    pub(crate) reprocessed: HashMap<String, usize>,
     by_moment: BTreeMap<Time, usize>,
 }
 
@@ -284,6 +293,9 @@ fn trail(reader: &mut impl Reading) -> Trail {
             match record.event {
                 Event::Accepted => trail.accepted += 1,
                 Event::Sent => *trail.sent.entry(record.message.unwrap().to_string()).or_default() += 1,
+                Event::Reprocessed => {
+                    *trail.reprocessed.entry(record.message.unwrap().to_string()).or_default() += 1;
+                }
                 Event::TakenOver => {
                     *trail.takeovers.entry(record.message.unwrap().to_string()).or_default() += 1;
                     *trail.by_moment.entry(record.at).or_default() += 1;

@@ -1,0 +1,357 @@
+//! Rounds by hand, on the model: time stands still unless it is told to pass.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use pombo_channels::{BoxFuture, Envelope};
+use pombo_kernel::backoff::Wait;
+use pombo_kernel::classify::Verdict;
+use pombo_kernel::dice::Dice;
+use pombo_kernel::lifecycle::Next;
+use pombo_kernel::message::{Attempt, AttemptFailure, AttemptOutcome, Draft, Priority, Progress, QueueName};
+use pombo_kernel::operation::{Stage, State as Standing};
+use pombo_kernel::reply::{Fault, FaultKind, Receipt, Reply};
+use pombo_store::audit::Event;
+use pombo_store::memory::Memory;
+use pombo_store::shell::Shell;
+use pombo_store::{Ask, NodeId, Settlement};
+
+use super::*;
+use crate::config::{Config, Environment, Source};
+
+const T0: Time = Time::from_millis(1_800_000_000_000);
+
+#[derive(Debug)]
+struct Hand(AtomicI64);
+
+impl Clock for Hand {
+    fn now(&self) -> Time {
+        Time::from_millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+struct Bench {
+    store: Arc<dyn Store>,
+    clock: Arc<Hand>,
+    setup: watch::Sender<Arc<Setup>>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let clock = Arc::new(Hand(AtomicI64::new(T0.millis())));
+        let memory = Memory::new(Dice::seeded(1));
+        let store = Arc::new(Shell::start(memory, clock.clone(), Box::new(|| [7; 32])).unwrap());
+        let config =
+            Config::parse("[channels.crm]\nkind = \"webhook\"\n", Source::default(), &Environment::default());
+        let setup = watch::channel(Arc::new(config.unwrap().setup())).0;
+        Bench { store, clock, setup }
+    }
+
+    fn pass(&self, span: Span) {
+        self.clock.0.fetch_add(i64::try_from(span.millis()).unwrap(), Ordering::SeqCst);
+    }
+
+    fn work(&self) -> Work {
+        self.work_with(Channels::new())
+    }
+
+    fn work_with(&self, channels: Channels) -> Work {
+        Work {
+            store: self.store.clone(),
+            setup: self.setup.subscribe(),
+            channels: Arc::new(RwLock::new(channels)),
+            clock: self.clock.clone(),
+            letters: true,
+            probes: true,
+            later: HashMap::new(),
+            asking: JoinSet::new(),
+        }
+    }
+
+    async fn accept(&self, count: usize) {
+        let draft = Draft {
+            id: None,
+            queue: QueueName {
+                tenant: "default".parse().unwrap(),
+                lane: "default".parse().unwrap(),
+                channel: "crm".parse().unwrap(),
+                destination: "a.example".into(),
+                campaign: None,
+            },
+            priority: Priority::default(),
+            send_at: None,
+            expires_at: None,
+            ordering_key: None,
+            idempotency: None,
+            body: Default::default(),
+            blobs: Vec::new(),
+        };
+        self.store.accept(vec![draft; count]).await.unwrap();
+    }
+
+    /// Claims what is due, and ends each as that says.
+    async fn end(&self, how: impl Fn() -> (Next, Option<&'static str>)) -> usize {
+        let lane = "default".parse().unwrap();
+        let ask = Ask { node: NodeId(1), lane, max: 10_000, rates: Arc::default() };
+        let claimed = self.store.claim(ask).await.unwrap();
+        let now = self.clock.now();
+        let settlements = claimed.iter().map(|claimed| {
+            let (next, text) = how();
+            let outcome = match &next {
+                Next::Sent(_) => AttemptOutcome::Sent,
+                Next::Retry { .. } => AttemptOutcome::Retry,
+                _ => AttemptOutcome::Failed,
+            };
+            Settlement {
+                key: claimed.key,
+                attempt: Attempt {
+                    round: claimed.progress.round,
+                    number: claimed.progress.attempts + 1,
+                    started_at: now,
+                    finished_at: now,
+                    outcome,
+                    failure: text.map(failure),
+                    next_delay: None,
+                    explanation: String::new(),
+                    policy: None,
+                },
+                next,
+                progress: Progress {
+                    attempts: claimed.progress.attempts + 1,
+                    steps: claimed.progress.steps + 1,
+                    ..claimed.progress
+                },
+                block: Default::default(),
+                vitals: Default::default(),
+                reported: false,
+            }
+        });
+        self.store.settle(settlements.collect()).await.unwrap();
+        claimed.len()
+    }
+
+    async fn die(&self, text: &'static str) -> usize {
+        self.end(|| (Next::Failed(FailureReason::PermanentError), Some(text))).await
+    }
+
+    async fn arrive(&self) -> usize {
+        self.end(|| (Next::Sent(Receipt::default()), None)).await
+    }
+
+    async fn begin(&self, id: &str, operation: &Operation) {
+        let wish = operation::begin(&"default".parse().unwrap(), id.to_owned(), operation);
+        let done = self.store.shelve(vec![wish]).await.unwrap();
+        assert_eq!(done, [Shelved::Done { version: 1 }]);
+    }
+
+    async fn operation(&self, id: &str) -> Operation {
+        let doc = self.store.doc(Shelf::Operation, "default".parse().unwrap(), id.to_owned()).await;
+        operation::read(&doc.unwrap().unwrap()).unwrap()
+    }
+
+    /// How often each message was reprocessed, and how many operations ended.
+    async fn acts(&self) -> (BTreeMap<MessageId, usize>, usize) {
+        let records = self.store.audit(0, 100_000).await.unwrap();
+        let (mut acts, mut ended) = (BTreeMap::new(), 0);
+        for (_, record) in records {
+            match record.event {
+                Event::Reprocessed => *acts.entry(record.message.unwrap()).or_default() += 1,
+                Event::OperationEnded => ended += 1,
+                _ => {}
+            }
+        }
+        (acts, ended)
+    }
+}
+
+fn failure(text: &str) -> AttemptFailure {
+    AttemptFailure {
+        verdict: Verdict::Permanent,
+        category: "rejected".into(),
+        code: None,
+        text: text.into(),
+        perhaps_sent: false,
+        rule: None,
+    }
+}
+
+fn reprocess(canary: u32, rate: Option<u32>) -> Operation {
+    let stage = if canary > 0 { Stage::Canary } else { Stage::Rest };
+    Operation {
+        kind: Kind::Reprocess,
+        filter: [("channel".to_owned(), "crm".to_owned())].into(),
+        within: None,
+        channel: None,
+        note: Some("again".to_owned()),
+        by: Actor("ana".to_owned()),
+        rate_per_minute: rate,
+        canary,
+        total: None,
+        done: 0,
+        skipped: 0,
+        cursor: None,
+        created_at: T0,
+        state: Standing::Running { next_at: T0, stage },
+        found: None,
+        request: None,
+    }
+}
+
+#[tokio::test] // REQ DL-3, fault 36
+async fn every_letter_that_was_dead_is_reprocessed_once_and_none_that_died_later() {
+    let bench = Bench::new();
+    bench.accept(450).await;
+    assert_eq!(bench.die("wrong").await, 450);
+    bench.pass(Span::from_secs(1));
+    bench.begin("opr_1", &Operation { created_at: bench.clock.now(), ..reprocess(0, None) }).await;
+    let mut work = bench.work();
+    assert!(work.round().await.unwrap().is_some());
+    assert_eq!(bench.operation("opr_1").await.done, 200);
+    // What was reprocessed dies again, and so does something else: neither was looked at by whoever asked.
+    bench.pass(Span::from_secs(1));
+    bench.accept(1).await;
+    assert_eq!(bench.die("wrong").await, 201);
+    while work.round().await.unwrap().is_some() {}
+    let operation = bench.operation("opr_1").await;
+    assert_eq!((operation.done, operation.skipped, operation.state.as_str()), (450, 0, "done"));
+    let (acts, ended) = bench.acts().await;
+    assert_eq!((acts.len(), ended), (450, 1));
+    assert!(acts.values().all(|count| *count == 1));
+}
+
+#[tokio::test] // REQ DL-3, fault 36
+async fn nodes_that_work_on_the_same_operation_do_each_letter_once() {
+    let bench = Bench::new();
+    bench.accept(900).await;
+    bench.die("wrong").await;
+    bench.begin("opr_1", &reprocess(0, None)).await;
+    let [mut one, mut two, mut three] = [bench.work(), bench.work(), bench.work()];
+    for _ in 0..20 {
+        let (one, two, three) = tokio::join!(one.round(), two.round(), three.round());
+        assert!(one.is_ok() && two.is_ok() && three.is_ok());
+        bench.pass(YIELD);
+    }
+    let operation = bench.operation("opr_1").await;
+    assert_eq!((operation.done, operation.state.as_str()), (900, "done"));
+    let (acts, ended) = bench.acts().await;
+    assert_eq!((acts.len(), ended), (900, 1));
+    assert!(acts.values().all(|count| *count == 1));
+}
+
+#[tokio::test] // REQ DL-3
+async fn the_others_are_left_alone_while_the_first_fails_by_the_same_cause() {
+    let bench = Bench::new();
+    bench.accept(20).await;
+    bench.die("order 47110 is wrong").await;
+    bench.begin("opr_1", &reprocess(2, None)).await;
+    let mut work = bench.work();
+    work.round().await.unwrap();
+    assert_eq!(work.round().await.unwrap(), Some(T0 + WATCH_EVERY), "they are on their way");
+    assert_eq!(bench.acts().await.0.len(), 2);
+    // Both try, and will again; by the same cause.
+    let hour = Span::from_hours(1);
+    let wait = Wait { delay: hour, nominal: hour, swing: 0.0, hinted: false };
+    let next = || Next::Retry { due: T0 + hour, wait };
+    let retried = bench.end(|| (next(), Some("order 47119 is wrong"))).await;
+    assert_eq!(retried, 2);
+    bench.pass(WATCH_EVERY);
+    assert_eq!(work.round().await.unwrap(), None);
+    let operation = bench.operation("opr_1").await;
+    let Standing::Halted { reason, .. } = &operation.state else { panic!("{operation:?}") };
+    assert!(reason.contains("2 of 2 letters that went first failed again by the same cause"), "{reason}");
+    let (acts, ended) = bench.acts().await;
+    assert_eq!((acts.len(), ended, operation.done), (2, 1, 2));
+}
+
+#[tokio::test] // REQ DL-3
+async fn the_others_go_once_the_first_has_arrived_at_the_pace_that_was_asked_for() {
+    let bench = Bench::new();
+    bench.accept(5).await;
+    bench.die("wrong").await;
+    bench.begin("opr_1", &reprocess(1, Some(30))).await;
+    let mut work = bench.work();
+    work.round().await.unwrap();
+    bench.arrive().await;
+    work.round().await.unwrap();
+    assert_eq!(bench.acts().await.0.len(), 1, "nothing goes before the first has been seen");
+    work.round().await.unwrap();
+    assert_eq!(bench.acts().await.0.len(), 2);
+    for gone in 2..5 {
+        assert_eq!(work.round().await.unwrap(), Some(bench.clock.now() + Span::from_secs(2)));
+        // Another node, or this one after a death, keeps to the same times.
+        work = bench.work();
+        bench.pass(Span::from_secs(2));
+        assert_eq!(bench.acts().await.0.len(), gone);
+        work.round().await.unwrap();
+    }
+    assert_eq!(bench.acts().await.0.len(), 5);
+}
+
+#[tokio::test] // REQ DL-1
+async fn a_cancelled_operation_touches_nothing_more_and_one_who_was_at_it_gives_way() {
+    let bench = Bench::new();
+    bench.accept(450).await;
+    bench.die("wrong").await;
+    bench.begin("opr_1", &reprocess(0, None)).await;
+    let mut work = bench.work();
+    work.round().await.unwrap();
+    let tenant = "default".parse().unwrap();
+    let doc = bench.store.doc(Shelf::Operation, tenant, "opr_1".to_owned()).await.unwrap().unwrap();
+    let running = operation::read(&doc).unwrap();
+    let bia = Actor("bia".to_owned());
+    let wish = operation::change(&doc, &running.clone().cancelled(bia.clone(), T0), &bia, T0);
+    bench.store.shelve(vec![wish]).await.unwrap();
+    // It was read before it was cancelled, and is acted on after.
+    let again = work.take(&doc, running, 200, T0).await.unwrap();
+    assert_eq!(again, Some(T0 + YIELD));
+    assert_eq!(work.round().await.unwrap(), None);
+    assert_eq!(bench.acts().await.0.len(), 200);
+    assert_eq!(bench.operation("opr_1").await.state.as_str(), "cancelled");
+}
+
+/// A provider that is as it was told to be.
+#[derive(Debug)]
+struct Pretend(Health);
+
+impl Channel for Pretend {
+    fn send<'a>(&'a self, _: &'a Envelope, _: Duration) -> BoxFuture<'a, Reply> {
+        unreachable!("a test sends nothing")
+    }
+    fn probe(&self, _: Duration) -> BoxFuture<'_, Health> {
+        Box::pin(async { self.0.clone() })
+    }
+}
+
+#[tokio::test]
+async fn a_provider_is_asked_by_one_node_and_what_it_said_is_on_record() {
+    let fault =
+        Fault { kind: FaultKind::ConnectionRefused, text: "connection refused by ana@a.example".to_owned() };
+    let cases = [
+        (Health::Ready("250 OK".to_owned()), Some(true), "250 OK"),
+        (Health::Unknown, None, "cannot be asked"),
+        (Health::Sick(Reply::Unreachable(fault)), Some(false), "connection refused"),
+    ];
+    for (health, ok, words) in cases {
+        let bench = Bench::new();
+        let channels: Channels =
+            [("crm".parse().unwrap(), Arc::new(Pretend(health)) as Arc<dyn Channel>)].into();
+        let test = Operation {
+            kind: Kind::TestChannel,
+            channel: Some("crm".parse().unwrap()),
+            state: Standing::Running { next_at: T0, stage: Stage::Probing },
+            ..reprocess(0, None)
+        };
+        bench.begin("opr_1", &test).await;
+        let (mut one, mut two) = (bench.work_with(channels.clone()), bench.work_with(channels));
+        two.probes = false;
+        assert_eq!(two.round().await.unwrap(), None, "only workers can ask");
+        two.probes = true;
+        let (first, second) = tokio::join!(one.round(), two.round());
+        assert!(first.is_ok() && second.is_ok());
+        assert_eq!(one.asking.len() + two.asking.len(), 1);
+        while one.asking.join_next().await.is_some() || two.asking.join_next().await.is_some() {}
+        let found = bench.operation("opr_1").await.found.unwrap();
+        assert_eq!(found.ok, ok);
+        assert!(found.detail.contains(words) && !found.detail.contains("ana@"), "{}", found.detail);
+    }
+}
