@@ -158,9 +158,12 @@ mod tests {
         let shown = |family: Family, text: &str| family.normalised(text);
         assert_eq!(shown(Family::Email, " Ana@Clinica.EXAMPLE ").as_deref(), Some("Ana@clinica.example"));
         assert_eq!(shown(Family::Whatsapp, "(11) 98765-4321").as_deref(), Some("+5511987654321"));
-        for (family, bad) in
-            [(Family::Email, "ana"), (Family::Email, ""), (Family::Whatsapp, "12"), (Family::Whatsapp, "a@b.c")]
-        {
+        for (family, bad) in [
+            (Family::Email, "ana"),
+            (Family::Email, ""),
+            (Family::Whatsapp, "12"),
+            (Family::Whatsapp, "a@b.c"),
+        ] {
             assert_eq!(shown(family, bad), None, "{bad}");
         }
     }

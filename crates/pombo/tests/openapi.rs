@@ -35,7 +35,8 @@ struct House {
 impl House {
     async fn open() -> House {
         let place = Place::new();
-        let options = resend::Options { api_key: Some(Secret::new(PROVIDER_KEY)), rate: 0, ..Default::default() };
+        let options =
+            resend::Options { api_key: Some(Secret::new(PROVIDER_KEY)), rate: 0, ..Default::default() };
         let mail = ResendSandbox::start(ANYWHERE, &options).await.unwrap();
         let options = evolution::Options { api_key: Secret::new(PROVIDER_KEY), ..Default::default() };
         let phone = EvolutionSandbox::start(ANYWHERE, options).await.unwrap();
@@ -76,7 +77,12 @@ impl House {
             .args(["--no-color", "run"])
             .arg(&self.document)
             .args(["--url", &self.place.url(), "--checks", CHECKS, "--seed", "1", "--no-shrink"])
-            .args(["--header", &format!("Authorization: Bearer {key}"), "--header", &format!("apikey: {key}")])
+            .args([
+                "--header",
+                &format!("Authorization: Bearer {key}"),
+                "--header",
+                &format!("apikey: {key}"),
+            ])
             .args(["--suppress-health-check", "all", "--request-timeout", "30", "--warnings", "off"])
             // A stream without an end: whoever follows it waits, and it has tests of its own.
             .args(["--exclude-path", "/v1/events", "--continue-on-failure"])
@@ -89,7 +95,10 @@ impl House {
 /// Problems keep theirs: some hold a decision as well.
 fn strict(mut document: Value) -> Value {
     for (name, schema) in document["components"]["schemas"].as_object_mut().unwrap() {
-        if name != "Problem" && schema.get("properties").is_some() && schema.get("additionalProperties").is_none() {
+        if name != "Problem"
+            && schema.get("properties").is_some()
+            && schema.get("additionalProperties").is_none()
+        {
             schema["additionalProperties"] = false.into();
         }
     }

@@ -24,7 +24,10 @@ pub(crate) fn answer() -> Response {
         let policy = format!(
             "default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         );
-        (page(&DOCUMENT), HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'")))
+        (
+            page(&DOCUMENT),
+            HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'")),
+        )
     });
     let mut response = Response::new(Body::from(PAGE.0.as_str()));
     let headers = response.headers_mut();

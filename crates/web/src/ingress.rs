@@ -93,7 +93,10 @@ impl Surface {
         match self {
             Surface::Evolution => evolution::lost(head),
             Surface::Rest if code == Code::NotFound => supabase::no_function(head.uri.path()),
-            _ => self.tell(&Problem::new(code, "there is nothing of that kind at this address", "")),
+            _ => {
+                let hint = "see to the method and the path; /docs shows what there is";
+                self.tell(&Problem::new(code, "there is nothing of that kind at this address", hint))
+            }
         }
     }
 
@@ -128,13 +131,13 @@ fn json(status: StatusCode, document: &Value) -> Response {
     view::answer(status, document.to_string().into_bytes())
 }
 
-/// The channel for an e-mail that names none: the one that the key names, else the first of Resend, else of SMTP;
-/// those that can send come first.
+/// The channel for an e-mail that names none: the one that the key names, and no other if that is gone; for keys that
+/// name none the first of Resend, else of SMTP, those that can send before the others.
 fn mail_channel(caller: &Caller, setup: &Setup) -> Option<Arc<ChannelSetup>> {
     const KINDS: [ChannelKind; 2] = [ChannelKind::Resend, ChannelKind::Smtp];
     let named = KINDS.iter().find(|kind| caller.defaults.contains_key(kind.as_str()));
-    if let Some(channel) = named.and_then(|kind| caller.default_channel(*kind, setup)) {
-        return Some(channel);
+    if let Some(kind) = named {
+        return caller.default_channel(*kind, setup);
     }
     let fits = |kind: ChannelKind, channel: &ChannelSetup| {
         channel.kind == kind && channel.tenant == caller.tenant && caller.sees(&channel.name)

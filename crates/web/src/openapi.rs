@@ -289,8 +289,7 @@ impl Writer {
             response["headers"][*name] = json!({"description": about, "schema": {"type": "string"}});
         }
         for (operation, parameter) in answer.links {
-            response["links"][*operation] =
-                json!({"operationId": operation, "parameters": {*parameter: format!("$response.body#/{}", entry::ID)}});
+            response["links"][*operation] = json!({"operationId": operation, "parameters": {*parameter: format!("$response.body#/{}", entry::ID)}});
         }
     }
 }

@@ -131,6 +131,19 @@ async fn an_ed25519_signature_holds_and_a_change_breaks_it() {
     }
 }
 
+#[tokio::test] // REQ IN-3
+async fn a_finished_mail_is_signed_as_it_stands_with_whatever_its_writer_doubled() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("dkim.pem");
+    let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    std::fs::write(&file, key.serialize_pem()).unwrap();
+    let raw = "Received: a\r\nTo: ana@example.net\r\nTO : bia@example.net\r\nFrom: b@clinic.example\r\nSubject: ol\u{e1}\r\n\t dear\r\n\r\n\u{e9}  x \r\n.\r\n";
+    let mail = signed_with(&file, &serde_json::json!({"mime": BASE64.encode(raw)}).to_string()).await;
+    assert_eq!(verify(&mail, key.der_bytes()), Ok(()), "{mail}");
+    assert!(mail.ends_with("\r\n\u{e9}  x \r\n.\r\n"), "{mail}");
+    assert!(verify(&mail.replace("bia@", "eve@"), key.der_bytes()).is_err());
+}
+
 #[tokio::test]
 async fn an_rsa_signature_holds_with_either_form_of_key_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -13,6 +13,7 @@ use http_body_util::Full;
 use pombo_channels::client::{Client, Need, roots};
 use pombo_channels::resolve::Resolver;
 use pombo_kernel::guard::Guard;
+use pombo_kernel::mask;
 use pombo_kernel::reply::Reply;
 use pombo_kernel::secret::Secret;
 use pombo_kernel::time::{Clock, Span, Time};
@@ -234,7 +235,7 @@ fn words(body: &[u8]) -> String {
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
     let said: Vec<&str> =
         ["title", "detail", "message"].iter().filter_map(|name| document[name].as_str()).collect();
-    said.join(": ").chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect()
+    mask::personal(&said.join(": ")).chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `pombo suppressions`: who is not written to any more.
 
-use std::io::{BufRead, BufReader, IsTerminal, Write as _};
+use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -172,9 +172,8 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
         }
         Verb::Export => {
             let list = client.call(Method::GET, "/v1/suppressions/export", Payload::default()).await?;
-            let broken =
-                |error| Trouble::new("the list cannot be written", "OUTPUT_UNWRITABLE").why(error);
-            std::io::stdout().write_all(&list).map_err(broken)
+            out::line(String::from_utf8_lossy(&list).trim_end());
+            Ok(())
         }
     }
 }
@@ -188,7 +187,8 @@ fn guessed(recipient: &str) -> &'static str {
 }
 
 async fn list(client: &Client, usual: &Usual, all: bool, shared: &Shared) -> Result<(), Trouble> {
-    let mut table = Table::new(["id", "kind", "recipient", "reason", "source", "since", "note"]).cut(6, 12).cut(2, 20);
+    let mut table =
+        Table::new(["id", "kind", "recipient", "reason", "source", "since", "note"]).cut(6, 12).cut(2, 20);
     let mut cursor: Option<String> = None;
     loop {
         let mut query = usual.query();
@@ -270,7 +270,8 @@ async fn import(
         }
         // A file that is only a heading is sent all the same, so that a bad one is told.
         if lines > 0 || (ended && before <= 1) {
-            let payload = Payload { body: body.into(), content_type: Some(format.media()), ..Payload::default() };
+            let payload =
+                Payload { body: body.into(), content_type: Some(format.media()), ..Payload::default() };
             let told = client.post(&path, payload).await?;
             for error in told["errors"].as_array().into_iter().flatten() {
                 let shown = before - u64::from(!heading.is_empty());
@@ -302,7 +303,9 @@ async fn import(
 
 fn say_refused(shared: &Shared, line: u64, error: &Value) {
     match shared.json {
-        true => out::note(json!({"line": line, "code": error["code"], "reason": error["reason"]}).to_string()),
+        true => {
+            out::note(json!({"line": line, "code": error["code"], "reason": error["reason"]}).to_string())
+        }
         false => out::note(format!("line {line}: {} ({})", word(error, "reason"), word(error, "code"))),
     }
 }

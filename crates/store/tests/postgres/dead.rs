@@ -64,7 +64,7 @@ fn recorded(node: &Node, event: Event) -> BTreeMap<MessageId, usize> {
     counted
 }
 
-// REQ DL-4
+// REQ DL-3, fault 62
 #[test]
 fn letters_that_two_nodes_reprocess_at_once_go_once() {
     let database = migrated();
@@ -95,7 +95,7 @@ fn letters_that_two_nodes_reprocess_at_once_go_once() {
     assert!(taken.iter().all(|claimed| claimed.progress.round == 1));
 }
 
-// REQ DL-4, DL-5
+// REQ DL-3, fault 62
 #[test]
 fn of_a_reprocess_and_a_discard_at_once_one_is_done() {
     let database = migrated();
@@ -219,7 +219,7 @@ fn of_two_who_hasten_and_one_who_cancels_nobody_is_told_a_lie() {
     }
 }
 
-// REQ DL-4
+// REQ DL-3, fault 62
 #[test]
 fn a_message_that_one_node_reprocesses_another_sends() {
     let database = migrated();

@@ -20,8 +20,8 @@ use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::import::import;
 pub(crate) use self::import::ImportView;
+pub(crate) use self::import::import;
 use super::fields::Fields;
 use super::page::{Paging, Query, Wrong, after_cursor, page};
 use crate::auth::Caller;
@@ -119,7 +119,8 @@ impl Wish {
         // Who it is, where it is known from and what is noted of it may be personal.
         let detail = json!({"suppression": id, "kind": kind, "reason": reason});
         let record = Some(act_of(Event::SuppressionPut, &caller.tenant, &by, &detail, now));
-        let kept = Suppression { id, kind, recipient, reason, source, note, created_at: now, created_by: by.0 };
+        let kept =
+            Suppression { id, kind, recipient, reason, source, note, created_at: now, created_by: by.0 };
         let leaf = Leaf {
             order: now.millis(),
             topic: Some(kept.id.clone()),
@@ -215,7 +216,8 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
 
 fn filters(query: &mut Query) -> (Option<Family>, Option<Reason>) {
     let kind = query.take("kind", |text| text.parse().map_err(|_| not_one_of(Family::ALL, Family::as_str)));
-    let reason = query.take("reason", |text| text.parse().map_err(|_| not_one_of(Reason::ALL, Reason::as_str)));
+    let reason =
+        query.take("reason", |text| text.parse().map_err(|_| not_one_of(Reason::ALL, Reason::as_str)));
     (kind, reason)
 }
 

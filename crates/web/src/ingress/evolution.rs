@@ -80,7 +80,7 @@ pub(crate) async fn media(call: Call) -> Result<Response, Problem> {
     take(call, What::Media).await
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Text,
     Media,
@@ -114,7 +114,9 @@ async fn take(call: Call, what: What) -> Result<Response, Problem> {
         Ok(draft) => draft,
         Err(problems) => return Ok(bad_request(&complaint(&problems, &answer))),
     };
-    let accepted = accept(&door, vec![("0".to_owned(), draft)], key).await?;
+    // The address says as much as the body does of what is asked.
+    let place = format!("{what:?} {}", channel.name);
+    let accepted = accept(&door, vec![(place, draft)], key).await?;
     let accepted = accepted.first().ok_or_else(Problem::internal)?;
     let document = json!({
         "key": {"remoteJid": answer.jid, "fromMe": true, "id": accepted.id.to_string()},

@@ -233,8 +233,13 @@ pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
     };
     let mut lines = vec![own];
     if let Some(group) = metadata["group"].as_str() {
-        let filter =
-            Filter { tenant: caller.tenant.clone(), reference: Some(group.to_owned()), ..Filter::default() };
+        // Anybody can write the name of a group, so it says nothing of messages that went another way.
+        let filter = Filter {
+            tenant: caller.tenant.clone(),
+            channel: Some(message.queue.channel.clone()),
+            reference: Some(group.to_owned()),
+            ..Filter::default()
+        };
         lines.extend(door.store().page(filter, None, GROUP_MAX).await?.lines);
     }
     let list = |name: &str| match &content[name] {

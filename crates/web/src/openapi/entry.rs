@@ -142,7 +142,8 @@ pub(super) const fn param<T: JsonSchema>(name: &'static str, about: &'static str
     Param { name, about, shape: of::<T> }
 }
 
-pub(super) const LIMIT: Param = param::<super::request::Limit>("limit", "Most items in a page; 50 unless given.");
+pub(super) const LIMIT: Param =
+    param::<super::request::Limit>("limit", "Most items in a page; 50 unless given.");
 pub(super) const CURSOR: Param =
     param::<String>("cursor", "The `next_cursor` of the page before, as it came.");
 pub(super) const IDEMPOTENCY: Param = param::<super::request::IdempotencyKey>(

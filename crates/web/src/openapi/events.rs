@@ -3,7 +3,9 @@
 use pombo_kernel::name::ChannelName;
 
 use super::entry::{CURSOR, Entry, LIMIT, Param, entry, json, param, said, silent, written};
-use super::request::{EventPosition, Nothing, PathText, SecretRequest, WebhookChange, WebhookIdText, WebhookRequest};
+use super::request::{
+    EventPosition, Nothing, PathText, SecretRequest, WebhookChange, WebhookIdText, WebhookRequest,
+};
 use crate::api::page::Page;
 use crate::api::receipts::Counts;
 use crate::api::webhooks::{TestView, WebhookView};

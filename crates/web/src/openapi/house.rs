@@ -3,9 +3,7 @@
 use pombo_kernel::name::{ChannelName, Tenant};
 use schemars::JsonSchema;
 
-use super::entry::{
-    CURSOR, Entry, IDEMPOTENCY, LIMIT, Param, REPLAYED, entry, json, param, said, written,
-};
+use super::entry::{CURSOR, Entry, IDEMPOTENCY, LIMIT, Param, REPLAYED, entry, json, param, said, written};
 use super::request::{HoldRequest, KeyIdText, Nothing, OpenRequest, PauseRequest, PlaceRequest};
 use crate::api::channels::{ChannelView, ChannelsView};
 use crate::api::keys::{KeyChange, KeyRequest, KeyView, RotateRequest, RotatedView};
@@ -41,15 +39,23 @@ pub(super) const ENTRIES: &[Entry] = &[
         .codes(&[Code::StoreUnavailable, Code::ShuttingDown, Code::Overloaded]),
     entry("GET", "/openapi.json", "openapi", "This document")
         .answers(&[said::<Map<String, Value>>(200, "OpenAPI 3.1.")]),
-    entry("GET", "/docs", "docs", "This document, to be read")
-        .answers(&[written(200, "text/html", "A page that needs nothing from elsewhere.")]),
+    entry("GET", "/docs", "docs", "This document, to be read").answers(&[written(
+        200,
+        "text/html",
+        "A page that needs nothing from elsewhere.",
+    )]),
     entry("GET", "/v1/channels", "list_channels", "The channels and what makes them wait")
         .answers(&[said::<ChannelsView<'_>>(200, "All of them.")]),
-    entry("POST", "/v1/channels/{name}/hold", "hold_channel", "Stops sending through a channel, or to one destination")
-        .about("Its messages wait and lose no attempt.")
-        .names(&[CHANNEL])
-        .needs(&[json::<HoldRequest>("HoldRequest", r#"{"reason": "maintenance until noon"}"#)])
-        .answers(&[said::<ChannelView<'_>>(200, "The channel as it is now.")]),
+    entry(
+        "POST",
+        "/v1/channels/{name}/hold",
+        "hold_channel",
+        "Stops sending through a channel, or to one destination",
+    )
+    .about("Its messages wait and lose no attempt.")
+    .names(&[CHANNEL])
+    .needs(&[json::<HoldRequest>("HoldRequest", r#"{"reason": "maintenance until noon"}"#)])
+    .answers(&[said::<ChannelView<'_>>(200, "The channel as it is now.")]),
     entry("POST", "/v1/channels/{name}/release", "release_channel", "Lifts a hold or a pause")
         .names(&[CHANNEL])
         .takes(&[json::<PlaceRequest>("PlaceRequest", "{}")])
@@ -58,57 +64,82 @@ pub(super) const ENTRIES: &[Entry] = &[
         .names(&[CHANNEL])
         .takes(&[json::<OpenRequest>("OpenRequest", r#"{"reason": "they asked for it", "for": "30m"}"#)])
         .answers(&[said::<ChannelView<'_>>(200, "The channel as it is now.")]),
-    entry("POST", "/v1/channels/{name}/close", "close_breaker", "Closes a breaker: all that waits goes at once")
-        .names(&[CHANNEL])
-        .takes(&[json::<PlaceRequest>("PlaceRequest", "{}")])
-        .answers(&[said::<ChannelView<'_>>(200, "The channel as it is now.")]),
-    entry("POST", "/v1/channels/{name}/test", "test_channel", "Asks a channel's provider how it is, without sending anything")
-        .names(&[CHANNEL])
-        .headers(&[IDEMPOTENCY])
-        .takes(&[json::<Nothing>("Nothing", "{}")])
-        .answers(&[
-            said::<TestView<'_>>(200, "What was found in time."),
-            said::<OperationView<'_>>(202, "The operation, whose `result` says it later.")
-                .with(&[("Location", "Where to follow it."), REPLAYED]),
-        ])
-        .codes(&[Code::IdempotencyConflict]),
+    entry(
+        "POST",
+        "/v1/channels/{name}/close",
+        "close_breaker",
+        "Closes a breaker: all that waits goes at once",
+    )
+    .names(&[CHANNEL])
+    .takes(&[json::<PlaceRequest>("PlaceRequest", "{}")])
+    .answers(&[said::<ChannelView<'_>>(200, "The channel as it is now.")]),
+    entry(
+        "POST",
+        "/v1/channels/{name}/test",
+        "test_channel",
+        "Asks a channel's provider how it is, without sending anything",
+    )
+    .names(&[CHANNEL])
+    .headers(&[IDEMPOTENCY])
+    .takes(&[json::<Nothing>("Nothing", "{}")])
+    .answers(&[
+        said::<TestView<'_>>(200, "What was found in time."),
+        said::<OperationView<'_>>(202, "The operation, whose `result` says it later.")
+            .with(&[("Location", "Where to follow it."), REPLAYED]),
+    ])
+    .codes(&[Code::IdempotencyConflict]),
     entry("GET", "/v1/keys", "list_keys", "The keys of a tenant, the newest first")
         .query(&[TENANT, LIMIT, CURSOR])
         .answers(&[said::<Page<KeyView>>(200, "A page of keys.")]),
     entry("POST", "/v1/keys", "create_key", "Makes a key and shows it, once")
         .headers(&[IDEMPOTENCY])
-        .needs(&[json::<KeyRequest>("KeyRequest", r#"{"role": "producer", "label": "billing", "expires_after": "90d"}"#)])
-        .answers(&[said::<KeyView>(201, "The key, and the key itself in `key`.").with(&[REPLAYED]).leads_to(&[
-            ("read_key", "id"),
-            ("change_key", "id"),
-            ("rotate_key", "id"),
-            ("revoke_key", "id"),
-        ])])
+        .needs(&[json::<KeyRequest>(
+            "KeyRequest",
+            r#"{"role": "producer", "label": "billing", "expires_after": "90d"}"#,
+        )])
+        .answers(&[said::<KeyView>(201, "The key, and the key itself in `key`.").with(&[REPLAYED]).leads_to(
+            &[("read_key", "id"), ("change_key", "id"), ("rotate_key", "id"), ("revoke_key", "id")],
+        )])
         .codes(&[Code::IdempotencyConflict]),
-    entry("GET", "/v1/keys/{id}", "read_key", "One key")
-        .names(&[KEY])
-        .query(&[TENANT])
-        .answers(&[said::<KeyView>(200, "The key.")]),
-    entry("PATCH", "/v1/keys/{id}", "change_key", "Changes what a key is called, what it is for, or when it ends")
-        .names(&[KEY])
-        .query(&[TENANT])
-        .needs(&[json::<KeyChange>("KeyChange", r#"{"label": "billing, new"}"#)])
-        .answers(&[said::<KeyView>(200, "The key as it is now.")])
-        .codes(&[Code::KeyEnded]),
+    entry("GET", "/v1/keys/{id}", "read_key", "One key").names(&[KEY]).query(&[TENANT]).answers(&[said::<
+        KeyView,
+    >(
+        200, "The key.",
+    )]),
+    entry(
+        "PATCH",
+        "/v1/keys/{id}",
+        "change_key",
+        "Changes what a key is called, what it is for, or when it ends",
+    )
+    .names(&[KEY])
+    .query(&[TENANT])
+    .needs(&[json::<KeyChange>("KeyChange", r#"{"label": "billing, new"}"#)])
+    .answers(&[said::<KeyView>(200, "The key as it is now.")])
+    .codes(&[Code::KeyEnded]),
     entry("DELETE", "/v1/keys/{id}", "revoke_key", "Ends a key for good")
         .names(&[KEY])
         .query(&[TENANT, param::<bool>("force", "Also the last admin key that works.")])
         .answers(&[said::<KeyView>(200, "The key, ended. It stays in the list.")])
         .codes(&[Code::LastAdminKey]),
-    entry("POST", "/v1/keys/{id}/rotate", "rotate_key", "Makes a key in place of another, which works a while longer")
-        .names(&[KEY])
-        .query(&[TENANT])
-        .headers(&[IDEMPOTENCY])
-        .takes(&[json::<RotateRequest>("RotateRequest", r#"{"overlap": "24h"}"#)])
-        .answers(&[said::<RotatedView>(201, "The new key, and the key itself in `key`.").with(&[REPLAYED])])
-        .codes(&[Code::KeyEnded, Code::IdempotencyConflict]),
-    entry("GET", "/v1/stats", "stats", "Counts of all time, by channel and in all")
-        .answers(&[said::<StatsView>(200, "The counts.")]),
+    entry(
+        "POST",
+        "/v1/keys/{id}/rotate",
+        "rotate_key",
+        "Makes a key in place of another, which works a while longer",
+    )
+    .names(&[KEY])
+    .query(&[TENANT])
+    .headers(&[IDEMPOTENCY])
+    .takes(&[json::<RotateRequest>("RotateRequest", r#"{"overlap": "24h"}"#)])
+    .answers(&[said::<RotatedView>(201, "The new key, and the key itself in `key`.").with(&[REPLAYED])])
+    .codes(&[Code::KeyEnded, Code::IdempotencyConflict]),
+    entry("GET", "/v1/stats", "stats", "Counts of all time, by channel and in all").answers(&[said::<
+        StatsView,
+    >(
+        200,
+        "The counts.",
+    )]),
     entry("GET", "/v1/store", "read_store", "Whether anything is sent")
         .answers(&[said::<StandingView>(200, "Whether the store is paused, and why.")]),
     entry("POST", "/v1/store/pause", "pause_store", "Sends nothing more, of anybody's")

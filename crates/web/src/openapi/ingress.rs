@@ -224,7 +224,8 @@ struct FunctionError {
     message: String,
 }
 
-const INSTANCE: Param = param::<PathText>("instance", "The instance of an Evolution channel, or the channel's name.");
+const INSTANCE: Param =
+    param::<PathText>("instance", "The instance of an Evolution channel, or the channel's name.");
 const MAIL: &str = r#"{"from": "Loja <loja@example.com>", "to": "ana@example.com", "subject": "Pedido 1841", "text": "A caminho."}"#;
 
 pub(super) const ENTRIES: &[Entry] = &[

@@ -1,11 +1,13 @@
 //! Dead letters, operations and suppressions.
 
 use super::entry::{
-    CURSOR, Entry, IDEMPOTENCY, LIMIT, NDJSON, Param, REPLAYED, entry, json, param, said, silent, text, written,
+    CURSOR, Entry, IDEMPOTENCY, LIMIT, NDJSON, Param, REPLAYED, entry, json, param, said, silent, text,
+    written,
 };
 use super::messages::filters;
 use super::request::{
-    CauseIdText, EditRequest, MessageIdText, Nothing, OperationIdText, RulingRequest, SuppressionIdText, VersionTag,
+    CauseIdText, EditRequest, MessageIdText, Nothing, OperationIdText, RulingRequest, SuppressionIdText,
+    VersionTag,
 };
 use crate::api::dead::{Count, GroupView, LetterLine, LetterStory, Results};
 use crate::api::operations::OperationView;

@@ -8,6 +8,7 @@ mod dead;
 mod decisions;
 mod events;
 mod guesses;
+mod hostile;
 mod house;
 mod ingress;
 mod keys;

@@ -51,8 +51,12 @@ async fn the_fields_that_are_described_are_those_that_are_read() {
         // Whoever writes a field that there is not is told which there are.
         let told = reply.refused("INVALID_FIELD", "no-such-field");
         let hint = told["hint"].as_str().unwrap();
-        let mut told: BTreeSet<&str> =
-            hint.strip_prefix("there are ").unwrap_or_default().split(", ").filter(|it| !it.is_empty()).collect();
+        let mut told: BTreeSet<&str> = hint
+            .strip_prefix("there are ")
+            .unwrap_or_default()
+            .split(", ")
+            .filter(|it| !it.is_empty())
+            .collect();
         match route.path {
             // Which guesses what was meant; a test beside the schemas holds them together.
             "/v1/messages" => continue,
@@ -106,7 +110,9 @@ async fn the_page_can_be_read_without_script_and_without_anything_from_elsewhere
     let policy = reply.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
     assert!(!policy.contains("unsafe"), "{policy}");
-    for odd in ["<script", "javascript:", "<link", "<img", "<iframe", "@import", "url(", " style=", " onclick"] {
+    for odd in
+        ["<script", "javascript:", "<link", "<img", "<iframe", "@import", "url(", " style=", " onclick"]
+    {
         assert!(!reply.text.contains(odd), "{odd}");
     }
     for (start, _) in reply.text.match_indices("href=\"") {

@@ -23,7 +23,8 @@ async fn listed(house: &House, query: &str) -> Vec<Value> {
 #[tokio::test] // REQ BK-8
 async fn a_person_has_one_entry_however_the_address_is_written() {
     let house = House::new().await;
-    let wish = json!({"kind": "whatsapp", "recipient": "(11) 98765-4321", "reason": "opt_out", "note": "by phone"});
+    let wish =
+        json!({"kind": "whatsapp", "recipient": "(11) 98765-4321", "reason": "opt_out", "note": "by phone"});
     let first = house.post("/v1/suppressions", &wish).await;
     assert_eq!(first.status, StatusCode::CREATED, "{}", first.text);
     assert_eq!(first.json()["recipient"], "+5511987654321");
@@ -56,7 +57,8 @@ async fn an_entry_can_be_taken_off_the_list_once() {
 #[tokio::test] // REQ BK-8
 async fn the_audit_names_nobody() {
     let house = House::new().await;
-    let wish = json!({"kind": "whatsapp", "recipient": "+5511987654321", "source": "canary", "note": "canary"});
+    let wish =
+        json!({"kind": "whatsapp", "recipient": "+5511987654321", "source": "canary", "note": "canary"});
     let made = house.post("/v1/suppressions", &wish).await.json();
     let path = format!("/v1/suppressions/{}", made["id"].as_str().unwrap());
     house.call("DELETE", &path, "").await;
@@ -79,7 +81,9 @@ async fn what_is_wrong_is_told_at_once() {
     for field in ["kind", "recipient", "reason", "colour"] {
         reply.refused("INVALID_FIELD", field);
     }
-    let odd = house.post("/v1/suppressions", &json!({"kind": "whatsapp", "recipient": "ana@clinica.example"})).await;
+    let odd = house
+        .post("/v1/suppressions", &json!({"kind": "whatsapp", "recipient": "ana@clinica.example"}))
+        .await;
     odd.refused("INVALID_FIELD", "recipient");
     house.get("/v1/suppressions?kind=pigeon").await.refused("INVALID_FIELD", "kind");
 }
@@ -152,7 +156,8 @@ async fn an_export_can_be_imported() {
     let other = House::new().await;
     let told = import(&other, "text/csv", "", export.text).await.json();
     assert_eq!((&told["added"], &told["refused"]), (&json!(2), &json!(0)), "{told}");
-    let bare = |item: &Value| ["kind", "recipient", "reason", "source", "note"].map(|name| item[name].clone());
+    let bare =
+        |item: &Value| ["kind", "recipient", "reason", "source", "note"].map(|name| item[name].clone());
     let mut theirs: Vec<_> = listed(&other, "").await.iter().map(bare).map(|it| format!("{it:?}")).collect();
     let mut ours: Vec<_> = listed(&house, "").await.iter().map(bare).map(|it| format!("{it:?}")).collect();
     theirs.sort();

@@ -98,7 +98,8 @@ pub(crate) async fn import(call: Call) -> Result<Response, Problem> {
             continue;
         }
         if told.lines == LINES_MAX {
-            let detail = format!("there are more than {LINES_MAX} lines; line {number} and what follows was not read");
+            let detail =
+                format!("there are more than {LINES_MAX} lines; line {number} and what follows was not read");
             return Err(Problem::new(Code::BatchTooLarge, detail, "send the rest as another file"));
         }
         told.lines += 1;
@@ -115,7 +116,13 @@ pub(crate) async fn import(call: Call) -> Result<Response, Problem> {
             Err((code, reason)) => told.refuse(number, code, reason),
         }
     }
-    tracing::info!(added = told.added, known = told.known, refused = told.refused, key_id = caller.key_id, "suppressions were imported");
+    tracing::info!(
+        added = told.added,
+        known = told.known,
+        refused = told.refused,
+        key_id = caller.key_id,
+        "suppressions were imported"
+    );
     view::ok(&told)
 }
 
@@ -150,7 +157,8 @@ fn heading(text: &[u8]) -> Result<Vec<String>, Problem> {
         ["id", "kind", "recipient", "reason", "source", "note", "created_at", "created_by"];
     let hint = "begin with a line such as kind,recipient,reason";
     let text = std::str::from_utf8(text).map_err(|_| Problem::field("heading", NOT_UTF8, hint))?;
-    let names = cells(text.trim_start_matches('\u{feff}')).map_err(|why| Problem::field("heading", why, hint))?;
+    let names =
+        cells(text.trim_start_matches('\u{feff}')).map_err(|why| Problem::field("heading", why, hint))?;
     let names: Vec<String> = names.into_iter().map(|name| name.trim().to_ascii_lowercase()).collect();
     if let Some(odd) = names.iter().find(|name| !KNOWN.contains(&name.as_str())) {
         let reason = format!("names `{}`, which is no column", odd.chars().take(64).collect::<String>());

@@ -149,4 +149,22 @@ async fn a_key_of_the_callers_own_means_one_message_here_too() {
     let other = post(&house, TEXT, &keyed, &json!({"number": "5511987654321", "text": "tchau"})).await;
     assert_eq!((other.status.as_u16(), &other.json()["error"]), (409, &json!("Conflict")));
     assert_eq!(house.stored().await, 1);
+
+    let both = json!({"number": "5511987654321", "text": "oi", "mediatype": "image", "media": "aGk="});
+    let keyed = [APIKEY, ("idempotency-key", "both")];
+    assert_eq!(post(&house, TEXT, &keyed, &both).await.status, StatusCode::CREATED);
+    assert_eq!(post(&house, MEDIA, &keyed, &both).await.status, StatusCode::CONFLICT, "another route");
+}
+
+#[tokio::test] // REQ ML-3
+async fn the_same_words_under_one_key_to_another_instance_are_another_request() {
+    let two = [("zap", ChannelKind::Evolution, "default"), ("zip", ChannelKind::Evolution, "default")];
+    let house = house(&two).await;
+    let keyed = [APIKEY, ("idempotency-key", "k")];
+    let asked = json!({"number": "5511987654321", "text": "oi"});
+    assert_eq!(post(&house, TEXT, &keyed, &asked).await.status, StatusCode::CREATED);
+    let other = post(&house, "/message/sendText/zip-instance", &keyed, &asked).await;
+    assert_eq!((other.status, house.stored().await), (StatusCode::CONFLICT, 1), "{}", other.text);
+    let again = post(&house, "/message/sendText/zap", &keyed, &asked).await;
+    assert_eq!(again.status, StatusCode::CREATED, "by its other name it is the same: {}", again.text);
 }
