@@ -108,7 +108,7 @@ fn strict(mut document: Value) -> Value {
 #[tokio::test] // REQ IN-1
 async fn a_checker_finds_no_server_error_and_no_answer_that_is_not_described() {
     let house = House::open().await;
-    let options = ["--max-examples", "12"];
+    let options = ["--max-examples", "20"];
     let said = house.check(place::KEY, &options).await;
     assert!(said.contains("No issues found"), "{said}");
     for role in ["producer", "viewer"] {
