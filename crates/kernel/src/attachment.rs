@@ -214,8 +214,12 @@ mod tests {
             assert_eq!(blob.is_some(), bytes.len() > 3_000);
             let mut content = json!({"mime": place, "subject": "s"});
             let written = json!({"mime": STANDARD.encode(&bytes), "subject": "s"});
-            assert_eq!(take_out(ChannelKind::Smtp, &mut written.clone()), blob.clone().into_iter().collect::<Vec<_>>());
-            put_back(ChannelKind::Smtp, &mut content, |_| blob.as_ref().map(|blob| blob.bytes.clone())).unwrap();
+            assert_eq!(
+                take_out(ChannelKind::Smtp, &mut written.clone()),
+                blob.clone().into_iter().collect::<Vec<_>>()
+            );
+            put_back(ChannelKind::Smtp, &mut content, |_| blob.as_ref().map(|blob| blob.bytes.clone()))
+                .unwrap();
             assert_eq!(content, written);
         }
     }

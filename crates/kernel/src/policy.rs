@@ -85,8 +85,7 @@ const DAY: Span = Span::from_hours(24);
 
 impl Policy {
     /// The names of the policies that are built in.
-    pub const BUILT_IN: [&'static str; 6] =
-        ["whatsapp", "smtp", "resend", "claims", "webhook", "events"];
+    pub const BUILT_IN: [&'static str; 6] = ["whatsapp", "smtp", "resend", "claims", "webhook", "events"];
 
     /// The policy of that name as it comes, if there is one.
     pub fn built_in(name: &str, profile: Profile) -> Option<Policy> {

@@ -133,18 +133,8 @@ struct File {
 }
 
 const SECTIONS: [&str; 12] = [
-    "profile",
-    "lanes",
-    "routes",
-    "channels",
-    "policies",
-    "limits",
-    "server",
-    "smtp",
-    "store",
-    "events",
-    "camunda8",
-    "camunda7",
+    "profile", "lanes", "routes", "channels", "policies", "limits", "server", "smtp", "store", "events",
+    "camunda8", "camunda7",
 ];
 
 /// Sections that have a place in the file, but no effect in this version. Better refused than ignored.
@@ -174,12 +164,8 @@ impl Default for Lane {
 }
 
 /// The lanes that are always there.
-const LANES: [(&str, Lane); 4] = [
-    ("realtime", Lane::of(64)),
-    ("bulk", Lane::of(16)),
-    ("default", Lane::of(16)),
-    (EVENTS, Lane::of(16)),
-];
+const LANES: [(&str, Lane); 4] =
+    [("realtime", Lane::of(64)), ("bulk", Lane::of(16)), ("default", Lane::of(16)), (EVENTS, Lane::of(16))];
 
 /// Messages of one type go to one lane.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -422,10 +408,7 @@ impl Config {
             lanes: lanes.collect(),
             routes: routes.collect(),
             limits: setup::Limits { content_bytes, attachment_bytes, request_bytes, batch_items },
-            subscribers: Guard {
-                allow_private: self.events.allow_private,
-                allow: self.events.allow.clone(),
-            },
+            subscribers: Guard { allow_private: self.events.allow_private, allow: self.events.allow.clone() },
             claims: self.policy("claims").cloned().unwrap_or_else(Policy::claims),
         }
     }

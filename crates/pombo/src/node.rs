@@ -241,8 +241,7 @@ impl Opened {
         };
         let works = self.work(config, channels, &lanes);
         let entropy = Arc::new(clock::entropy);
-        let door =
-            Door::new(Arc::clone(&works.store), works.setup.subscribe(), works.clock.clone(), entropy);
+        let door = Door::new(Arc::clone(&works.store), works.setup.subscribe(), works.clock.clone(), entropy);
         let router = match works.roles.has(NodeRole::Api) {
             true => pombo_web::router(door.clone()),
             false => pombo_web::probes(door.clone()),

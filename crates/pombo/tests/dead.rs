@@ -225,12 +225,14 @@ async fn an_operator_works_through_dead_letters_on_the_command_line() {
     let shown = said(&place, &["dead", "show", &odd]);
     assert!(shown.contains("version 1") && shown.contains("typo"), "{shown}");
 
-    let halted = run(&place, &["dead", "reprocess", "--group", cause, "--note", "try"]);
+    let unasked = run(&place, &["dead", "discard", "--all"]);
+    assert_eq!(unasked.status.code(), Some(2), "nobody was there to be asked");
+    let halted = run(&place, &["dead", "reprocess", "--group", cause, "--note", "try", "--yes"]);
     let text = String::from_utf8_lossy(&halted.stdout);
     assert_eq!(halted.status.code(), Some(1), "{text}");
     assert!(text.contains("halted") && text.contains("by the same cause"), "{text}");
     moody.takes.store(true, Ordering::SeqCst);
-    let done = said(&place, &["dead", "reprocess", "--group", cause, "--json"]);
+    let done = said(&place, &["dead", "reprocess", "--group", cause, "--json", "--yes"]);
     let done: Value = serde_json::from_str(&done).unwrap();
     assert_eq!((&done["state"], &done["done"]), (&json!("done"), &json!(13)));
     drained(&client, 13).await;
@@ -243,7 +245,7 @@ async fn an_operator_works_through_dead_letters_on_the_command_line() {
     moody.takes.store(false, Ordering::SeqCst);
     post(&client, &moody, 3).await;
     drained(&client, 3).await;
-    let slow = said(&place, &["dead", "reprocess", "--all", "--rate", "1", "--detach", "--json"]);
+    let slow = said(&place, &["dead", "reprocess", "--all", "--rate", "1", "--detach", "--json", "--yes"]);
     let slow: Value = serde_json::from_str(&slow).unwrap();
     let id = slow["id"].as_str().unwrap();
     let cancelled = said(&place, &["operations", "cancel", id]);

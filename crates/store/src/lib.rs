@@ -226,6 +226,8 @@ pub struct Filter {
     pub cause: Option<CauseId>,
     /// Any of these channels; whoever asks may see no others.
     pub within: Option<Arc<[ChannelName]>>,
+    /// Not of this channel.
+    pub without: Option<ChannelName>,
     pub since: Option<Time>,
     pub until: Option<Time>,
 }
@@ -254,6 +256,7 @@ impl Filter {
             && fits(self.category.as_ref(), line.last_failure.as_ref().map(|failure| &failure.category))
             && fits(self.delivery.as_ref(), line.delivery.as_ref().map(|word| &word.state))
             && self.cause.is_none_or(|wanted| dead::cause_of(line).is_some_and(|cause| cause.id == wanted))
+            && self.without.as_ref() != Some(&queue.channel)
             && self.within.as_ref().is_none_or(|within| within.contains(&queue.channel))
             && self.since.is_none_or(|since| message.created_at() >= since)
             && self.until.is_none_or(|until| message.created_at() < until)

@@ -3,9 +3,9 @@
 pub(crate) mod batch;
 pub(crate) mod channels;
 pub(crate) mod classify;
-pub(crate) mod events;
 pub(crate) mod dead;
 pub(crate) mod decisions;
+pub(crate) mod events;
 mod fields;
 pub(crate) mod health;
 pub(crate) mod keys;

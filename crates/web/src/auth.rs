@@ -89,8 +89,12 @@ impl Access {
 
     /// The roles that have it, for a hint.
     fn roles(self) -> String {
-        let roles = Role::ALL.into_iter().filter(|role| self.allows(*role)).map(Role::as_str);
-        roles.collect::<Vec<_>>().join(", ")
+        let roles: Vec<_> =
+            Role::ALL.into_iter().filter(|role| self.allows(*role)).map(Role::as_str).collect();
+        match roles.split_last() {
+            Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+            _ => roles.concat(),
+        }
     }
 }
 
@@ -132,11 +136,7 @@ impl Caller {
             return Ok(());
         }
         let detail = format!("this key has the role {}", self.role);
-        Err(Problem::new(
-            Code::Forbidden,
-            detail,
-            format!("use a key with one of the roles {}", access.roles()),
-        ))
+        Err(Problem::new(Code::Forbidden, detail, format!("use a key with the role {}", access.roles())))
     }
 
     /// Whether messages of that channel are this caller's to see.

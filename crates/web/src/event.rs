@@ -189,8 +189,10 @@ fn data(record: &Record, line: Option<&Line>) -> Map<String, Value> {
     data
 }
 
-fn time(millis: &Value) -> Option<Value> {
-    millis.as_i64().map(|millis| Time::from_millis(millis).to_string().into())
+/// Records count milliseconds; what somebody wrote into a filter stays as it is.
+fn time(value: &Value) -> Option<Value> {
+    let millis = value.as_i64().map(|millis| Time::from_millis(millis).to_string().into());
+    millis.or_else(|| Some(value.clone()))
 }
 
 /// The message that takes an event to a webhook. The same event for the same webhook is the same message, however
@@ -353,6 +355,12 @@ mod tests {
             ..record(Event::Blocked, StateName::Sent, StateName::Sent, &json!({"until": 0}))
         };
         assert_eq!(told(1, &block, None).data["until"], "1970-01-01T00:00:00.000Z");
+        let filter = json!({"since": "2027-01-01T00:00:00Z", "until": "2027-01-15T00:00:00Z"});
+        let started = Record {
+            message: None,
+            ..record(Event::OperationStarted, StateName::Sent, StateName::Sent, &filter)
+        };
+        assert_eq!(told(1, &started, None).data["until"], "2027-01-15T00:00:00Z", "as somebody wrote it");
     }
 
     #[test]

@@ -43,7 +43,9 @@ pub(crate) enum Surface {
 impl Surface {
     /// Whose address it is, whether there is something at it or not.
     pub(crate) fn at(path: &str) -> Option<Surface> {
-        let first = |words: &str| path.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let first = |words: &str| {
+            path.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
         match () {
             () if first("/emails") => Some(Surface::Resend),
             () if first("/message") => Some(Surface::Evolution),
@@ -174,7 +176,11 @@ type Placed = (String, Draft);
 ///
 /// The first one carries the key. If that belongs to another request, nothing is stored, and if we die right after it,
 /// the caller has had no answer and a repeat stores the rest.
-async fn accept(door: &Door, drafts: Vec<Placed>, key: Option<Idempotency>) -> Result<Vec<Accepted>, Problem> {
+async fn accept(
+    door: &Door,
+    drafts: Vec<Placed>,
+    key: Option<Idempotency>,
+) -> Result<Vec<Accepted>, Problem> {
     let mut groups = vec![Vec::new(), Vec::new()];
     for (n, (place, mut draft)) in drafts.into_iter().enumerate() {
         draft.idempotency = key.as_ref().map(|key| part(key, n, &place));

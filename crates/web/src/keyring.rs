@@ -67,7 +67,9 @@ impl Keyring {
 impl Door {
     /// Who holds this key, if it opens anything, and from where the request comes, if that is known.
     ///
-    /// A key that was revoked or has expired ends within five seconds, also if another node was told.
+    /// A key that was revoked ends within five seconds, also if another node was told, and one that expires at that
+    /// moment. While the store cannot be read, keys that were known go on working: a message that cannot be stored is
+    /// refused anyway, and nobody is told that a good key is bad.
     pub(crate) async fn caller_by_key(
         &self,
         key: &str,

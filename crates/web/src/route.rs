@@ -17,13 +17,16 @@ use http::request::Parts;
 use http::{HeaderValue, Method, header};
 
 use crate::Door;
-use crate::api::{batch, channels, classify, dead, decisions, events, health, keys, list, messages, operations, receipts, stats, store, suppressions, templates, webhooks};
+use crate::api::{
+    batch, channels, classify, dead, decisions, events, health, keys, list, messages, operations, receipts,
+    stats, store, suppressions, templates, webhooks,
+};
 use crate::auth::{Access, Caller, bearer};
 use crate::ingress::{self, Surface, evolution, queue, resend, supabase};
 use crate::keyring;
-use crate::{docs, openapi};
 use crate::problem::{Code, Problem};
 use crate::proof::{self, Proven};
+use crate::{docs, openapi};
 
 /// What a handler answers with, some time.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
@@ -89,7 +92,9 @@ pub static ROUTES: &[Route] = &[
     keyed(Method::POST, "/v1/messages/{id}/retry", Access::Operate, |call| Box::pin(dead::retry(call))),
     keyed(Method::GET, "/v1/dead-letters", Access::Look, |call| Box::pin(dead::list(call))),
     keyed(Method::GET, "/v1/dead-letters/groups", Access::Look, |call| Box::pin(dead::groups(call))),
-    keyed(Method::POST, "/v1/dead-letters/reprocess", Access::Operate, |call| Box::pin(dead::reprocess(call))),
+    keyed(Method::POST, "/v1/dead-letters/reprocess", Access::Operate, |call| {
+        Box::pin(dead::reprocess(call))
+    }),
     keyed(Method::POST, "/v1/dead-letters/discard", Access::Operate, |call| Box::pin(dead::discard(call))),
     keyed(Method::GET, "/v1/dead-letters/{id}", Access::Look, |call| Box::pin(dead::show(call))),
     keyed(Method::PATCH, "/v1/dead-letters/{id}", Access::Operate, |call| Box::pin(dead::edit(call))),
@@ -153,8 +158,12 @@ pub static ROUTES: &[Route] = &[
     keyed(Method::POST, "/v1/store/pause", Access::Administer, |call| Box::pin(store::pause(call))),
     keyed(Method::POST, "/v1/store/resume", Access::Administer, |call| Box::pin(store::resume(call))),
     drop_in(Method::POST, "/emails", Surface::Resend, Access::Send, |call| Box::pin(resend::send(call))),
-    drop_in(Method::POST, "/emails/batch", Surface::Resend, Access::Send, |call| Box::pin(resend::batch(call))),
-    drop_in(Method::GET, "/emails/{id}", Surface::Resend, Access::Follow, |call| Box::pin(resend::show(call))),
+    drop_in(Method::POST, "/emails/batch", Surface::Resend, Access::Send, |call| {
+        Box::pin(resend::batch(call))
+    }),
+    drop_in(Method::GET, "/emails/{id}", Surface::Resend, Access::Follow, |call| {
+        Box::pin(resend::show(call))
+    }),
     drop_in(Method::POST, "/message/sendText/{instance}", Surface::Evolution, Access::Send, |call| {
         Box::pin(evolution::text(call))
     }),

@@ -9,7 +9,8 @@ use http::{HeaderValue, StatusCode, header};
 use pombo_kernel::delivery::{Delivery, LastWord};
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{
-    Attempt, AttemptFailure, AttemptOutcome, Body as Said, Draft, FailureReason, Json, QueueName, State, StateName,
+    Attempt, AttemptFailure, AttemptOutcome, Body as Said, Draft, FailureReason, Json, QueueName, State,
+    StateName,
 };
 use pombo_kernel::policy::Overrides;
 use pombo_kernel::setup::Setup;

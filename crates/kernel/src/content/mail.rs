@@ -66,7 +66,11 @@ fn finished(found: &mut Found, content: &Value) {
         return;
     };
     if !found.text("content", members, "mime").is_some_and(|mime| !mime.is_empty() && is_base64(mime)) {
-        found.add("content.mime", "is not a mail in base64", "encode the whole mail, head and body, as base64");
+        found.add(
+            "content.mime",
+            "is not a mail in base64",
+            "encode the whole mail, head and body, as base64",
+        );
     }
     found.line("content", members, "subject");
     for (name, may_be_empty) in [("from", false), ("return_path", true)] {
@@ -257,12 +261,18 @@ mod tests {
         let mail = json!({"mime": "QTogYg==", "subject": "", "from": "Ana <a@x.example>", "return_path": ""});
         refused(kind, MAIL, &mail, &[]);
         refused(kind, "ana", &mail, &["to"]);
-        refused(ChannelKind::Resend, MAIL, &json!({"mime": "QTogYg==", "subject": "s", "text": "t"}), &["content.mime"]);
+        refused(
+            ChannelKind::Resend,
+            MAIL,
+            &json!({"mime": "QTogYg==", "subject": "s", "text": "t"}),
+            &["content.mime"],
+        );
         for mime in [json!(""), json!("!"), json!({"blob": "00", "size": 1})] {
             let fields: &[&str] = if mime.is_object() { &["content.mime"; 2] } else { &["content.mime"] };
             refused(kind, MAIL, &json!({"mime": mime}), fields);
         }
-        let both = json!({"mime": "QTogYg==", "text": "t", "from": "", "return_path": "a@b\r\nRCPT TO:<e@x>"});
+        let both =
+            json!({"mime": "QTogYg==", "text": "t", "from": "", "return_path": "a@b\r\nRCPT TO:<e@x>"});
         refused(kind, MAIL, &both, &["content.text", "content.from", "content.return_path"]);
     }
 }

@@ -120,12 +120,8 @@ jitter = 1.0
         let url = format!("http://{}", listener.local_addr().map_err(closed)?);
         let (_, setup) = watch::channel(self.setup.clone());
         let first = &self.nodes[0];
-        let door = pombo_web::Door::new(
-            first.store.clone(),
-            setup,
-            first.clock.clone(),
-            Arc::new(clock::entropy),
-        );
+        let door =
+            pombo_web::Door::new(first.store.clone(), setup, first.clock.clone(), Arc::new(clock::entropy));
         let router = pombo_web::router(door);
         let (stop, stopping) = oneshot::channel();
         tokio::spawn(async move { pombo_web::serve(listener, router, async { drop(stopping.await) }).await });

@@ -14,6 +14,7 @@ pub(crate) enum Verb {
     /// Let nothing go out through a channel until it is released
     #[command(after_help = "Example:\n  pombo channels hold crm --reason 'maintenance until noon'")]
     Hold {
+        /// The channel, as `channels list` names it
         name: String,
         /// One destination of it only: a URL's host, with its port if that is given
         #[arg(long)]
@@ -25,6 +26,7 @@ pub(crate) enum Verb {
     /// Open a breaker: messages wait, and one of them tries from time to time whether the way is free
     #[command(after_help = "Example:\n  pombo channels open crm --destination crm.example --for 30m")]
     Open {
+        /// The channel, as `channels list` names it
         name: String,
         /// One destination of it only, as `channels list` names it
         #[arg(long)]
@@ -39,6 +41,7 @@ pub(crate) enum Verb {
     /// Close a breaker, or all of a channel: what waits goes at once
     #[command(after_help = "Example:\n  pombo channels close whatsapp")]
     Close {
+        /// The channel, as `channels list` names it
         name: String,
         /// One destination of it only, as `channels list` names it
         #[arg(long)]
@@ -48,9 +51,14 @@ pub(crate) enum Verb {
     #[command(after_help = "Exit 0 if it is well or cannot be asked, 1 if it is not.
 
 Example:\n  pombo channels test whatsapp")]
-    Test { name: String },
+    Test {
+        /// The channel, as `channels list` names it
+        name: String,
+    },
     /// Let a channel go on
+    #[command(after_help = "Example:\n  pombo channels release crm --destination crm.example")]
     Release {
+        /// The channel, as `channels list` names it
         name: String,
         /// One destination of it only: a URL's host, with its port if that is given
         #[arg(long)]

@@ -127,7 +127,7 @@ pub(crate) struct Act {
     /// Letters a minute, at most
     #[arg(long, value_name = "PER_MINUTE", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// So many go first, and the others only once these were sent; 0 for none
+    /// For reprocess: so many go first, and the others only once these were sent; 0 for none
     #[arg(long, value_name = "COUNT")]
     canary: Option<u32>,
     /// Why, for whoever looks
@@ -202,18 +202,25 @@ async fn show(client: &Client, id: MessageId, shared: &Shared) -> Result<(), Tro
         out::line(format!("{} {value}", paint.dim(&format!("  {what:<10}"))));
     };
     if cause.is_object() {
-        say("cause", format!("{} {} · {}", word(cause, "id"), word(cause, "category"), word(cause, "text")));
+        say(
+            "cause",
+            format!("{} {} · {}", word(cause, "id"), word(cause, "category"), out::tame(word(cause, "text"))),
+        );
     }
     say("version", number(&letter, "version").to_string());
     let done = |it: &Value, at: &str, what: &str| {
-        let note = it["note"].as_str().map(|note| format!(": {note}")).unwrap_or_default();
+        let note = it["note"].as_str().map(|note| format!(": {}", out::tame(note))).unwrap_or_default();
         format!("  {} {what} by {}{note}", paint.dim(word(it, at)), word(it, "by"))
     };
     for deed in letter["deeds"].as_array().into_iter().flatten() {
         out::line(done(deed, "at", word(deed, "what")));
     }
     for revision in letter["revisions"].as_array().into_iter().flatten() {
-        let what = format!("version {} (to {}) edited", number(revision, "version"), word(revision, "to"));
+        let what = format!(
+            "version {} (to {}) edited",
+            number(revision, "version"),
+            out::tame(word(revision, "to"))
+        );
         out::line(done(revision, "replaced_at", &what));
     }
     Ok(())
@@ -390,7 +397,12 @@ async fn act(client: &Client, args: Act, verb: &'static str, shared: &Shared) ->
         }
         return Ok(());
     }
-    if args.ids.len() != 1 && !args.yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+    let asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if args.ids.is_empty() && !args.yes && !asked {
+        return Err(Trouble::usage(format!("nobody can be asked here whether to {verb} all that matches"))
+            .hint("see what that is with --dry-run, then say --yes"));
+    }
+    if args.ids.len() != 1 && !args.yes && asked {
         let counted = client.post(&path, dry(&wish)).await?;
         if number(&counted, "count") == 0 {
             out::note("no dead letter matches");

@@ -112,18 +112,13 @@ fn line(data: &str, paint: Paint) -> String {
             Value::Null => continue,
             // What the type says already.
             _ if matches!(name.as_str(), "state" | "previous_state") => continue,
-            Value::String(text) => tame(text),
-            other => tame(&other.to_string()),
+            Value::String(text) => out::tame(text),
+            other => out::tame(&other.to_string()),
         };
         let bare = BARE.contains(&name.as_str());
         text.push_str(&if bare { format!("  {said}") } else { format!("  {}={said}", paint.dim(name)) });
     }
     text
-}
-
-/// Words from outside that cannot move the cursor.
-fn tame(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 fn named(kind: &str, paint: Paint) -> String {

@@ -70,16 +70,22 @@ pub(crate) struct List {
 /// What messages are looked for by.
 #[derive(Debug, Args)]
 pub(crate) struct Filters {
+    /// The channel that it goes through
     #[arg(long)]
     channel: Option<String>,
+    /// The lane that it waits in
     #[arg(long)]
     lane: Option<String>,
+    /// The message type
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
+    /// The template that it was made from
     #[arg(long)]
     template: Option<String>,
+    /// The campaign that it belongs to
     #[arg(long)]
     campaign: Option<String>,
+    /// Whom it is for, written as it was sent
     #[arg(long)]
     recipient: Option<String>,
     /// Your own id for it
@@ -322,17 +328,17 @@ pub(crate) fn story(message: &Message, obstacle: Option<String>, paint: Paint) -
     say("state", Some(format!("{}{reason}", paint.state(&message.state))));
     say("channel", Some(message.channel.clone()));
     say("to", Some(out::clipped(&message.to, 200)));
-    say("type", message.kind.clone());
+    say("type", message.kind.as_deref().map(out::tame));
     say("lane", message.lane.clone());
-    say("reference", message.reference.clone());
+    say("reference", message.reference.as_deref().map(out::tame));
     say("accepted", message.created_at.map(|time| time.to_string()));
     say("next try", message.next_attempt_at.map(|time| time.to_string()));
     say("waits", obstacle);
     let took = message.created_at.zip(message.finished_at).map(|(from, to)| took(to.since(from)));
     say("finished", message.finished_at.map(|time| format!("{time}{}", took.unwrap_or_default())));
-    say("provider", message.provider_id.clone());
+    say("provider", message.provider_id.as_deref().map(out::tame));
     let since = message.delivery_at.map(|time| format!(" at {time}")).unwrap_or_default();
-    let why = message.delivery_detail.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let why = message.delivery_detail.as_ref().map(|why| format!(": {}", out::tame(why))).unwrap_or_default();
     say("delivery", message.delivery.as_ref().map(|word| format!("{word}{since}{why}")));
     let most = message.max_attempts.map(|most| format!(" of {most}")).unwrap_or_default();
     say("attempts", Some(format!("{}{most}", message.attempt_count)));

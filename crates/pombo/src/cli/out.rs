@@ -266,6 +266,11 @@ impl Table {
     }
 }
 
+/// Words from outside that cannot move the cursor.
+pub(crate) fn tame(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
 /// The text on one line, cut to a length that leaves room for others.
 pub(crate) fn clipped(text: &str, most: usize) -> String {
     let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -200,7 +200,7 @@ async fn follow(client: &Client, id: &str, shared: &Shared) -> Result<(), Troubl
 /// One attempt: how it ended, why, and what comes next.
 pub(crate) fn attempt_line(attempt: &Attempt, paint: Paint) -> String {
     let outcome = paint.state(&attempt.outcome);
-    let code = attempt.code.as_ref().map(|code| format!(" {code}")).unwrap_or_default();
+    let code = attempt.code.as_ref().map(|code| format!(" {}", out::tame(code))).unwrap_or_default();
     let why = attempt.explanation.as_deref().or(attempt.error.as_deref()).unwrap_or_default();
     // The explanation is a whole sentence; what stands before it here need not be said twice.
     let said = format!("attempt {} failed: ", attempt.number);

@@ -238,9 +238,9 @@ impl From<NodeError> for Trouble {
                     .hint(hint)
             }
             NodeError::Listen { address, error } => {
-                Trouble::new(format!("cannot listen on {address}"), "ADDRESS_UNAVAILABLE")
-                    .why(error)
-                    .hint("choose another one with --listen or --smtp-listen, for example --listen 127.0.0.1:0")
+                Trouble::new(format!("cannot listen on {address}"), "ADDRESS_UNAVAILABLE").why(error).hint(
+                    "choose another one with --listen or --smtp-listen, for example --listen 127.0.0.1:0",
+                )
             }
         }
     }

@@ -304,7 +304,7 @@ async fn import(
 fn say_refused(shared: &Shared, line: u64, error: &Value) {
     match shared.json {
         true => {
-            out::note(json!({"line": line, "code": error["code"], "reason": error["reason"]}).to_string())
+            out::note(json!({"line": line, "code": error["code"], "reason": error["reason"]}).to_string());
         }
         false => out::note(format!("line {line}: {} ({})", word(error, "reason"), word(error, "code"))),
     }

@@ -144,8 +144,8 @@ impl From<ClientError> for Trouble {
                 // The server speaks to whoever writes requests; here a person types commands.
                 let hint = match problem.code.as_str() {
                     "UNAUTHORIZED" => {
-                        "set POMBO_API_KEY to the key that the first start of `pombo serve` printed, or to its \
-                         POMBO_ADMIN_KEY"
+                        "set POMBO_API_KEY to a key from `pombo keys create`, or to the admin key: the one that the \
+                         first start of `pombo serve` printed, or its POMBO_ADMIN_KEY"
                             .to_owned()
                     }
                     _ => problem.hint.unwrap_or_default(),

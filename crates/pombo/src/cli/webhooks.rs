@@ -27,12 +27,16 @@ Examples:
         wish: Wish,
     },
     /// Show one webhook
-    Show { id: String },
+    Show {
+        /// The webhook's id: whk_…
+        id: String,
+    },
     /// Change a webhook; what is not named stays as it is
     #[command(after_help = "Examples:
   pombo webhooks set whk_… --url https://crm.example/new
   pombo webhooks set whk_… --enable")]
     Set {
+        /// The webhook's id: whk_…
         id: String,
         /// Another address
         #[arg(long)]
@@ -49,15 +53,23 @@ Examples:
     /// Sign with a new secret, and with the old one for a while; prints the new one
     #[command(after_help = "Example:\n  pombo webhooks rotate whk_… --overlap 1h")]
     Rotate {
+        /// The webhook's id: whk_…
         id: String,
         /// How long the old secret still signs beside the new one [default: 24h]
         #[arg(long, value_name = "SPAN")]
         overlap: Option<String>,
     },
     /// Send it an event that means nothing, to see that it arrives
-    Test { id: String },
+    #[command(after_help = "Example:\n  pombo webhooks test whk_…")]
+    Test {
+        /// The webhook's id: whk_…
+        id: String,
+    },
     /// Tell it nothing more, for good
-    Delete { id: String },
+    Delete {
+        /// The webhook's id: whk_…
+        id: String,
+    },
 }
 
 /// What a webhook is told.
@@ -207,6 +219,10 @@ fn show(webhook: &Value) {
         }
     };
     let channels = words(webhook, "channels");
+    let old_secret = match word(webhook, "old_secret_until") {
+        until if until.is_empty() => until,
+        until => format!("signs until {until}"),
+    };
     let rows = [
         ("id", word(webhook, "id")),
         ("url", word(webhook, "url")),
@@ -214,7 +230,7 @@ fn show(webhook: &Value) {
         ("state", state),
         ("events", words(webhook, "events")),
         ("channels", if channels.is_empty() { "all".to_owned() } else { channels }),
-        ("old secret", word(webhook, "old_secret_until")),
+        ("old secret", old_secret),
         ("created", format!("{} by {}", word(webhook, "created_at"), word(webhook, "created_by"))),
     ];
     for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {

@@ -633,7 +633,9 @@ fn a_database_may_be_named_in_a_file_of_its_own() {
 
 #[test] // REQ ML-10
 fn events_have_a_channel_and_a_lane_of_their_own_that_no_file_can_take() {
-    let config = good("[events]\nallow = ['10.0.0.0/8']\nattempt_timeout = '5s'\n[lanes.events]\nworkers = 2\n[policies.events]\nattempts = 3");
+    let config = good(
+        "[events]\nallow = ['10.0.0.0/8']\nattempt_timeout = '5s'\n[lanes.events]\nworkers = 2\n[policies.events]\nattempts = 3",
+    );
     let setup = config.setup();
     let channel = &setup.channels["events"];
     assert_eq!((channel.kind.as_str(), channel.policy.attempts), ("webhook", 3));

@@ -166,10 +166,12 @@ async fn a_new_address_and_secret_take_effect_for_what_waits_and_a_removed_webho
     send(&client, 1).await;
     let waiting = until("an event waits for another try", async || {
         let found = client.get("/v1/messages?channel=events").await.unwrap();
-        let found = found["items"].as_array().unwrap().iter().find(|it| it["attempt_count"] != 0).cloned();
-        found
+        found["items"].as_array().unwrap().iter().find(|it| it["attempt_count"] != 0).cloned()
     })
     .await;
+    let listed = client.get("/v1/messages").await.unwrap();
+    let listed = listed["items"].as_array().unwrap().clone();
+    assert!(!listed.is_empty() && listed.iter().all(|it| it["channel"] != "events"), "{listed:?}");
     assert_eq!(waiting["to"], webhook["id"]);
     let rotated =
         call(&client, Method::POST, &format!("{path}/rotate-secret"), &json!({"overlap": "1h"})).await;

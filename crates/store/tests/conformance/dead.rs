@@ -865,4 +865,6 @@ fn a_list_within_channels_shows_no_others(w: &mut World<impl Fresh>) {
     assert_eq!(w.listed(&within(&["crm"])), [ids[2], ids[0]]);
     assert_eq!(w.listed(&within(&["fax", "mail"])), [dead, ids[1]]);
     assert_eq!(w.listed(&within(&[])), []);
+    let without = Filter { without: Some("crm".parse().unwrap()), ..Filter::default() };
+    assert_eq!(w.listed(&without), [dead, ids[1]]);
 }

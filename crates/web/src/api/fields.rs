@@ -83,7 +83,11 @@ impl Fields {
     pub(crate) fn whole(&mut self, field: &'static str, least: u64, most: u64) -> Option<u64> {
         let number = self.take(field)?.as_u64().filter(|number| (least..=most).contains(number));
         if number.is_none() {
-            self.wrong(field, format!("is not a whole number from {least} to {most}"), "write it without quotes");
+            self.wrong(
+                field,
+                format!("is not a whole number from {least} to {most}"),
+                "write it without quotes",
+            );
         }
         number
     }

@@ -2,6 +2,7 @@
 
 use axum::response::Response;
 use http::StatusCode;
+use pombo_kernel::setup::EVENTS;
 use pombo_store::Filter;
 
 use super::page::{Paging, before_cursor};
@@ -27,6 +28,10 @@ pub(crate) async fn page(call: Call) -> Result<Response, Problem> {
         let problem = call.caller.may(Access::Look).err().unwrap_or_else(Problem::internal);
         let hint = format!("ask for `?reference=…`, or {}", problem.hint);
         return Err(Problem { hint: hint.into(), ..problem });
+    }
+    // Events about messages are messages, too, and there are more of them: whoever wants to see them says so.
+    if filter.channel.is_none() && filter.reference.is_none() {
+        filter.without = EVENTS.parse().ok();
     }
     let setup = call.door.setup();
     let page = call.door.store().page(filter, before, paging.limit).await?;

@@ -145,15 +145,12 @@ fn read(doc: &Doc) -> Option<Suppression> {
     serde_json::from_str(&doc.leaf.body).ok()
 }
 
-fn word<T: std::str::FromStr>(
+fn word<T: std::str::FromStr + Copy>(
     fields: &mut Fields,
     field: &'static str,
     all: &[T],
     name: fn(T) -> &'static str,
-) -> Option<T>
-where
-    T: Copy,
-{
+) -> Option<T> {
     let text = fields.line(field, 32)?;
     let found = text.parse().ok();
     if found.is_none() {

@@ -3,7 +3,7 @@
 //! Where it comes from, a clock calls it to have e-mails sent. Here they are sent as soon as they are due, so there is
 //! little left to do: whoever calls waits for those that are due and is told what became of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,8 +93,12 @@ pub(crate) async fn process(call: Call) -> Result<Response, Problem> {
     };
     let mut moves = door.store().watch();
     let now = door.now();
-    let mut lines = door.store().page(wanted(StateName::Sending), None, LOOKED_AT).await?.lines;
-    lines.extend(door.store().page(wanted(StateName::Pending), None, LOOKED_AT).await?.lines);
+    // In this order, what is taken up between the two looks is seen twice, and not missed.
+    let mut lines = door.store().page(wanted(StateName::Pending), None, LOOKED_AT).await?.lines;
+    let sending = door.store().page(wanted(StateName::Sending), None, LOOKED_AT).await?.lines;
+    let taken_up: BTreeSet<MessageId> = sending.iter().map(|line| line.message.id).collect();
+    lines.retain(|line| !taken_up.contains(&line.message.id));
+    lines.extend(sending);
     lines.retain(|line| due(line).is_none_or(|due| due <= now));
     // Those that have waited longest.
     lines.sort_by_key(|line| (due(line), line.message.id));

@@ -106,7 +106,7 @@ async fn act(house: &House, event: Event, tenant: &str, detail: &Value) {
 async fn a_follower_is_told_of_what_happens_from_then_on() {
     let house = House::new().await;
     house.created(&json!({})).await;
-    let mut stream = Stream::open(&house, "producer", "", None).await;
+    let mut stream = Stream::open(&house, "producer", "?reference=order%205", None).await;
     let id = house
         .created(&json!({"reference": "order 5", "type": "welcome", "user_id": "u1", "send_at": "2099-01-01T00:00:00Z"}))
         .await;
@@ -177,13 +177,9 @@ async fn filters_pick_by_type_channel_and_reference() {
 #[tokio::test] // REQ SE-1
 async fn a_follower_sees_what_its_key_may_see() {
     let house = House::new().await;
-    let scoped = |role: &str| {
-        let channels = Some(vec!["null".parse().unwrap()]);
-        pombo_web::key::KeyDoc { channels, ..key(&format!("null-{role}"), role) }
-    };
-    for role in ["producer", "operator"] {
-        house.add_key("default", &scoped(role)).await;
-    }
+    let channels = Some(vec!["null".parse().unwrap()]);
+    let scoped = pombo_web::key::KeyDoc { channels, ..key("null-operator", "operator") };
+    house.add_key("default", &scoped).await;
     house.created(&json!({})).await;
     house.created(&json!({"channel": "null", "to": "x"})).await;
     let theirs = json!({"channel": "theirs", "to": "https://x.example", "content": {}});
@@ -200,7 +196,6 @@ async fn a_follower_sees_what_its_key_may_see() {
     act(&house, Event::OperationStarted, "default", &json!({})).await;
     act(&house, Event::RetryDecided, "default", &json!({"claimId": "CLM-1-1"})).await;
     let table = [
-        ("producer", "message.accepted message.accepted RetryScheduledEvent"),
         (
             "viewer",
             "message.accepted message.accepted channel.blocked channel.blocked template.put store.paused \
@@ -217,7 +212,6 @@ async fn a_follower_sees_what_its_key_may_see() {
              key.added webhook.put suppression.put operation.started RetryScheduledEvent",
         ),
         ("foreign", "message.accepted store.paused key.added"),
-        ("null-producer", "message.accepted"),
         ("null-operator", "message.accepted channel.blocked"),
     ];
     for (who, expected) in table {
@@ -226,7 +220,51 @@ async fn a_follower_sees_what_its_key_may_see() {
     }
     let all = Stream::open(&house, "foreign", "?after=-1&types=message.*", None).await.all().await;
     assert_eq!(all[0].document["data"]["channel"], "theirs");
-    let beyond = house.call_as("null-producer", "GET", "/v1/events?channel=crm", Body::empty()).await;
+    let beyond = house.call_as("null-operator", "GET", "/v1/events?channel=crm", Body::empty()).await;
+    assert_eq!(beyond.code(), "FORBIDDEN");
+}
+
+#[tokio::test] // REQ SE-1
+async fn a_producer_follows_its_own_messages_and_claims_by_reference_and_nothing_else() {
+    let house = House::new().await;
+    let channels = Some(vec!["null".parse().unwrap()]);
+    let scoped = pombo_web::key::KeyDoc { channels, ..key("null-producer", "producer") };
+    house.add_key("default", &scoped).await;
+    let mine = house.created(&json!({"reference": "CLM-1-1"})).await;
+    house.created(&json!({"reference": "CLM-1-1", "channel": "null", "to": "x"})).await;
+    house.created(&json!({"reference": "CLM-2-2"})).await;
+    house.created(&json!({})).await;
+    house.put_template("hello", &json!({"text": "hi"})).await;
+    for claim in ["CLM-1-1", "CLM-2-2"] {
+        act(&house, Event::RetryDecided, "default", &json!({"claimId": claim})).await;
+        act(&house, Event::RetriesExhausted, "default", &json!({"claimId": claim})).await;
+        act(&house, Event::PermanentErrorFound, "default", &json!({"claimId": claim})).await;
+    }
+    for query in ["", "?after=-1", "?after=-1&types=message.*", "?after=-1&channel=crm"] {
+        let refused = house.call_as("producer", "GET", &format!("/v1/events{query}"), Body::empty()).await;
+        assert_eq!(
+            (refused.status, refused.code().as_str()),
+            (StatusCode::FORBIDDEN, "FORBIDDEN"),
+            "{query}"
+        );
+        assert!(refused.text.contains("?reference="), "{}", refused.text);
+    }
+    let told = async |who: &str, reference: &str| {
+        let query = format!("?after=-1&reference={reference}");
+        Stream::open(&house, who, &query, None).await.all().await
+    };
+    let all = told("producer", "CLM-1-1").await;
+    let decisions = "RetryScheduledEvent MaxRetriesExceededEvent PermanentErrorDetectedEvent";
+    assert_eq!(kinds(&all).join(" "), format!("message.accepted message.accepted {decisions}"));
+    assert_eq!(all[0].document["data"]["id"], json!(mine));
+    assert!(all[2..].iter().all(|told| told.document["data"]["claimId"] == "CLM-1-1"), "{all:?}");
+    assert_eq!(kinds(&told("producer", "CLM-2-2").await).join(" "), format!("message.accepted {decisions}"));
+    assert_eq!(kinds(&told("null-producer", "CLM-1-1").await), ["message.accepted"]);
+    for nobody in ["", "CLM-1", "hello"] {
+        assert!(told("producer", nobody).await.is_empty(), "{nobody}");
+    }
+    let query = "/v1/events?reference=CLM-1-1&channel=crm";
+    let beyond = house.call_as("null-producer", "GET", query, Body::empty()).await;
     assert_eq!(beyond.code(), "FORBIDDEN");
 }
 
@@ -237,7 +275,7 @@ async fn decisions_are_told_with_the_fields_that_they_were_written_with() {
     act(&house, Event::RetryDecided, "default", &detail).await;
     act(&house, Event::RetriesExhausted, "default", &json!({"severity": "CRITICAL"})).await;
     act(&house, Event::PermanentErrorFound, "default", &json!({"errorType": "X"})).await;
-    let all = Stream::open(&house, "producer", "?after=-1", None).await.all().await;
+    let all = Stream::open(&house, "viewer", "?after=-1", None).await.all().await;
     assert_eq!(
         kinds(&all),
         ["RetryScheduledEvent", "MaxRetriesExceededEvent", "PermanentErrorDetectedEvent"]

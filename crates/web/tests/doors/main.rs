@@ -20,7 +20,7 @@ mod operations;
 mod problems;
 mod receipts;
 mod server;
-mod suppressions;
 mod submission;
+mod suppressions;
 mod templates;
 mod webhooks;

@@ -431,7 +431,7 @@ async fn a_key_is_taken_only_as_it_should_be_written() {
     let refused = house.call_as("viewer", "POST", "/v1/messages", message(&json!({})).to_string()).await;
     assert!(refused.json()["detail"].as_str().unwrap().contains("viewer"), "{}", refused.text);
     assert!(
-        refused.json()["hint"].as_str().unwrap().contains("producer, operator, admin"),
+        refused.json()["hint"].as_str().unwrap().contains("producer, operator or admin"),
         "{}",
         refused.text
     );

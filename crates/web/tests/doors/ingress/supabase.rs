@@ -229,6 +229,17 @@ async fn processing_waits_for_what_is_due_and_counts_what_became_of_it() {
 }
 
 #[tokio::test] // REQ IN-3
+async fn what_is_taken_up_while_it_is_being_looked_for_is_counted_once() {
+    let house = furnished_house_with(Patience { queue: Duration::ZERO, ..Patience::default() }).await;
+    for _ in 0..300 {
+        enqueue(&house, &[], &arguments(&json!({}))).await;
+        let (answer, work) = tokio::join!(process(&house), claimed(&house, 1));
+        assert_eq!(answer, json!({"processed": 0, "sent": 0, "failed": 0, "pending": 1}));
+        house.store.settle(vec![settlement(&work[0], sent())]).await.unwrap();
+    }
+}
+
+#[tokio::test] // REQ IN-3
 async fn processing_takes_ten_at_most_and_ends_when_nobody_sends() {
     let patience = |queue| Patience { queue, ..Patience::default() };
     let house = furnished_house_with(patience(Duration::from_millis(200))).await;
