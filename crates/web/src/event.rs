@@ -85,6 +85,14 @@ fn access(record: &Record) -> Access {
     }
 }
 
+/// The claim that a retry decision is about; none for every other record.
+pub(crate) fn claim(record: &Record) -> Option<String> {
+    let decision =
+        matches!(record.event, Event::RetryDecided | Event::RetriesExhausted | Event::PermanentErrorFound);
+    let detail: Value = serde_json::from_str(&record.detail).ok().filter(|_| decision)?;
+    detail.get("claimId")?.as_str().map(str::to_owned)
+}
+
 /// Whether it is that tenant's to know. What concerns a channel as such concerns the channel's tenant, and what
 /// concerns the whole store concerns everybody.
 pub fn concerns(record: &Record, tenant: &Tenant, setup: &Setup) -> bool {

@@ -29,7 +29,7 @@ pub(crate) struct Follow {
     /// Only of this channel
     #[arg(long)]
     channel: Option<String>,
-    /// Only of messages with this reference
+    /// Only of messages with this reference, or decisions on that claim; a producer must name it
     #[arg(long)]
     reference: Option<String>,
     /// End after so many

@@ -22,7 +22,7 @@ use tokio::time::{interval, sleep, timeout};
 
 use super::page::{Query, parsed};
 use crate::Door;
-use crate::auth::{Caller, bearer};
+use crate::auth::{Access, Caller, Role, bearer};
 use crate::event;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
@@ -122,10 +122,18 @@ impl Ask {
             }
         }
         query.end()?;
-        if let Some(channel) = &channel {
-            caller.may_use(channel)?;
+        let ask = Ask { after, types: types.unwrap_or_default(), channel, reference };
+        ask.allowed(caller).map(|()| ask)
+    }
+
+    /// A producer follows its own messages by reference; following everybody's takes another role.
+    fn allowed(&self, caller: &Caller) -> Result<(), Problem> {
+        if caller.role == Role::Producer && self.reference.is_none() {
+            let problem = caller.may(Access::Look).err().unwrap_or_else(Problem::internal);
+            let hint = format!("ask for `?reference=…`, or {}", problem.hint);
+            return Err(Problem { hint: hint.into(), ..problem });
         }
-        Ok(Ask { after, types: types.unwrap_or_default(), channel, reference })
+        self.channel.as_ref().map_or(Ok(()), |channel| caller.may_use(channel))
     }
 
     fn wants(&self, record: &Record) -> bool {
@@ -134,9 +142,13 @@ impl Ask {
         of_type && self.channel.as_ref().is_none_or(|channel| channel.as_str() == record.channel)
     }
 
-    fn wants_message(&self, line: Option<&Line>) -> bool {
-        let reference = line.and_then(|line| line.message.body.reference.as_ref());
-        self.reference.is_none() || self.reference.as_ref() == reference
+    /// Whether it is about what the reference names: a message that carries it, or the claim of a decision.
+    fn wants_subject(&self, record: &Record, line: Option<&Line>) -> bool {
+        let Some(wanted) = &self.reference else { return true };
+        match event::claim(record) {
+            Some(claim) => claim == *wanted,
+            None => line.and_then(|line| line.message.body.reference.as_ref()) == Some(wanted),
+        }
     }
 }
 
@@ -177,6 +189,9 @@ impl Follower {
                 }
             };
             if !chunk.is_empty() && self.send(chunk).await.is_err() {
+                return;
+            }
+            if self.sender.is_closed() {
                 return;
             }
             if seen == AT_ONCE {
@@ -222,7 +237,7 @@ impl Follower {
         let mut text = String::new();
         for (position, record) in wanted {
             let line = record.message.and_then(|id| lines.get(&id));
-            if !self.ask.wants_message(line) {
+            if !self.ask.wants_subject(record, line) {
                 continue;
             }
             let told = event::told(*position, record, line);
@@ -246,8 +261,7 @@ impl Follower {
     async fn still_may(&mut self) -> bool {
         match self.door.caller_by_key(&self.key, None).await {
             Ok(caller) => {
-                let channel = self.ask.channel.as_ref();
-                let may = channel.is_none_or(|channel| caller.may_use(channel).is_ok());
+                let may = self.ask.allowed(&caller).is_ok();
                 self.caller = caller;
                 may
             }

@@ -30,7 +30,7 @@ pub(crate) async fn page(call: Call) -> Result<Response, Problem> {
         return Err(Problem { hint: hint.into(), ..problem });
     }
     // Events about messages are messages, too, and there are more of them: whoever wants to see them says so.
-    if filter.channel.is_none() && filter.reference.is_none() {
+    if filter.channel.is_none() && filter.reference.is_none() && filter.recipient.is_none() {
         filter.without = EVENTS.parse().ok();
     }
     let setup = call.door.setup();

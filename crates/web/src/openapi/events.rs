@@ -28,7 +28,7 @@ pub(super) const ENTRIES: &[Entry] = &[
             param::<EventPosition>("after", "Events after the one with this id; -1 starts with the first of all; from now on unless given."),
             param::<String>("types", "Only these, separated by commas: `message.failed`, `message.*`."),
             param::<ChannelName>("channel", "Only of this channel."),
-            param::<String>("reference", "Only of messages with this reference."),
+            param::<String>("reference", "Only of messages with this reference, and retry decisions on the claim of that name. A producer must name it."),
         ])
         .headers(&[param::<EventPosition>("Last-Event-ID", "As `after`, which it outranks.")])
         .answers(&[written(200, "text/event-stream", "Events, each with `id`, `event` and `data`, a JSON document.")]),
