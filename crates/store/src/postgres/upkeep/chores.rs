@@ -34,7 +34,7 @@ const LIVE: [(&str, i64); 12] = [
 /// them needs in table and indexes, or more, and from how many bytes on it is worth writing one anew. Vacuum makes
 /// room for new rows and gives back hardly any.
 const GROWING: [(&str, i64, i64); 5] = [
-    ("ready", 100, MIB),
+    ("ready", 100, MIB / 4),
     ("ordered", 180, MIB),
     ("expiry", 80, MIB),
     ("inbox", 65_536, MIB),
