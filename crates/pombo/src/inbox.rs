@@ -7,7 +7,7 @@ use pombo_engine::decide;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::message::{Draft, Idempotency};
 use pombo_kernel::request::{Problem, Refused};
-use pombo_kernel::setup::Setup;
+use pombo_kernel::setup::{EVENTS, Setup};
 use pombo_store::postgres::inbox::{Decide, Inbox, Judged, Request};
 use pombo_store::{Store, StoreError};
 use pombo_web::pin_templates;
@@ -84,7 +84,9 @@ impl Work {
     async fn round(&mut self) -> Result<usize, StoreError> {
         let setup = self.setup.borrow_and_update().clone();
         if self.declared.as_ref().is_none_or(|declared| !Arc::ptr_eq(declared, &setup)) {
-            self.inbox.declare(setup.channels.values().cloned().collect()).await?;
+            // Nobody but Pombo itself sends through the channel of events.
+            let own = setup.channels.values().filter(|channel| channel.name.as_str() != EVENTS);
+            self.inbox.declare(own.cloned().collect()).await?;
             self.declared = Some(setup.clone());
         }
         let waiting = self.inbox.waiting(AT_ONCE).await?;
