@@ -118,6 +118,12 @@ impl Span {
         self.0
     }
 
+    /// In seconds, for people.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / 1_000.0
+    }
+
     pub const fn to_std(self) -> std::time::Duration {
         std::time::Duration::from_millis(self.0)
     }

@@ -1,0 +1,473 @@
+//! Campaigns: one template to many people, one at a time, at a pace.
+//!
+//! A campaign is one document. What claims and settlements do to it is written in the transaction that does them, so
+//! that its pace and its counts are exact, whoever sends and whoever dies meanwhile.
+
+pub mod line;
+pub mod recipient;
+pub mod throttle;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::block::Gate;
+use crate::id::MessageId;
+use crate::message::{Actor, slugs};
+use crate::name::{ChannelName, LaneName, TemplateName};
+use crate::time::{Span, Time};
+use crate::window::Window;
+
+use line::LineRules;
+use throttle::{Throttle, TimeLimits};
+
+/// Messages of a campaign that are made before their turn, at most, and below how many there is need of more.
+const AHEAD: u64 = 16;
+const HUNGRY: u64 = 8;
+/// So few ends say nothing about how many fail.
+const LEAST_ENDS: u32 = 20;
+/// The share of failures from which on a campaign stops by itself, unless it says otherwise.
+pub const DEFAULT_MAX_FAILURE_RATE: f64 = 0.5;
+
+/// A campaign as it is kept. What a newer version adds is ignored by an older one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Campaign {
+    /// For people.
+    pub name: String,
+    pub channel: ChannelName,
+    pub lane: LaneName,
+    pub template: TemplateName,
+    /// The one that was there when the campaign was made: what was previewed is what is sent.
+    pub template_version: u32,
+    /// What the template says to everybody.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub payload: Map<String, Value>,
+    #[serde(flatten)]
+    pub throttle: Throttle,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// It stops by itself once this share of the last ends were failures; never if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_failure_rate: Option<f64>,
+    /// A message that is still unsent so long after it was made is given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_after: Option<Span>,
+    pub created_at: Time,
+    pub created_by: Actor,
+    #[serde(flatten)]
+    pub state: State,
+    #[serde(default)]
+    pub roll: Roll,
+    #[serde(default)]
+    pub run: Run,
+    /// The message that is on its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flight: Option<Flight>,
+    /// Nothing sets out before.
+    #[serde(default)]
+    pub free_at: Time,
+    #[serde(default)]
+    recent: Recent,
+    /// A digest of the request, where that had an idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+}
+
+/// Where a campaign stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum State {
+    Draft,
+    Scheduled { start_at: Time },
+    Running { since: Time },
+    Paused { since: Time, reason: PauseReason, note: String, by: Actor },
+    /// Everybody was reached or given up.
+    Completed { finished_at: Time },
+    Cancelled { finished_at: Time, by: Actor },
+}
+
+slugs! {
+    /// The states of a campaign, by name.
+    StateName {
+        Draft = 1 "draft",
+        Scheduled = 2 "scheduled",
+        Running = 3 "running",
+        Paused = 4 "paused",
+        Completed = 5 "completed",
+        Cancelled = 6 "cancelled",
+    }
+}
+
+slugs! {
+    /// Why a campaign does not go on.
+    PauseReason {
+        Operator = 1 "operator",
+        /// It took longer than it may.
+        TimeLimit = 2 "time_limit",
+        /// Too many failed.
+        FailureRate = 3 "failure_rate",
+        /// It is being cancelled: what was made ahead is called back.
+        Cancelling = 4 "cancelling",
+        /// It cannot be sent as it is: the channel or the template is gone.
+        Trouble = 5 "trouble",
+    }
+}
+
+impl State {
+    pub fn name(&self) -> StateName {
+        match self {
+            State::Draft => StateName::Draft,
+            State::Scheduled { .. } => StateName::Scheduled,
+            State::Running { .. } => StateName::Running,
+            State::Paused { .. } => StateName::Paused,
+            State::Completed { .. } => StateName::Completed,
+            State::Cancelled { .. } => StateName::Cancelled,
+        }
+    }
+}
+
+/// How many recipients stand where. Together, all but `invalid` and `duplicates` make `recipients`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Roll {
+    pub recipients: u64,
+    /// Of whom no message was made yet.
+    pub pending: u64,
+    /// Whose message waits or is being sent.
+    pub queued: u64,
+    /// Those of them whose message was never tried.
+    pub ahead: u64,
+    pub sent: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    pub suppressed: u64,
+    /// Lines by which nobody can be written to.
+    pub invalid: u64,
+    /// Lines that repeat somebody.
+    pub duplicates: u64,
+}
+
+impl Roll {
+    /// Who is still to be reached.
+    pub fn left(&self) -> u64 {
+        self.pending + self.queued
+    }
+}
+
+/// One run, from a start or a resumption on, against its time limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Who was to be reached when it began.
+    pub sends: u64,
+    /// Attempts that were not the last, each of which needs a send more.
+    pub retries: u64,
+    /// What sends and the waits after them took. Waits that we impose for other reasons do not count.
+    pub used: Span,
+}
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flight {
+    pub message: MessageId,
+    /// The claim under which it goes.
+    pub claim: i64,
+    pub since: Time,
+}
+
+/// The last ends: a bit for each, set for a failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Recent {
+    failures: u64,
+    ends: u32,
+}
+
+impl Recent {
+    fn and(self, failed: bool) -> Recent {
+        Recent { failures: self.failures << 1 | u64::from(failed), ends: (self.ends + 1).min(u64::BITS) }
+    }
+
+    /// The share of failures, once there are enough ends to say.
+    fn rate(self) -> Option<f64> {
+        (self.ends >= LEAST_ENDS).then(|| f64::from(self.failures.count_ones()) / f64::from(self.ends))
+    }
+}
+
+/// How an attempt at a message of a campaign ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Sent,
+    Failed,
+    /// It waits again, and was charged or not.
+    Retry,
+}
+
+/// What became of a campaign by itself, which belongs in the audit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    Paused(PauseReason, String),
+    Completed,
+}
+
+/// Why somebody's wish is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the campaign is {0}")]
+    State(StateName),
+    #[error("the campaign has no recipients that it could write to")]
+    Nobody,
+}
+
+impl Campaign {
+    /// What stands in front of its messages.
+    pub fn gate(&self, now: Time) -> Gate {
+        let waits = matches!(self.state, State::Draft | State::Scheduled { .. } | State::Paused { .. });
+        if waits || self.flight.is_some() {
+            return Gate::Shut { until: None };
+        }
+        let pace = Some(self.free_at).filter(|free_at| now < *free_at);
+        let window = self.window.as_ref().and_then(|window| window.opens(now));
+        match pace.max(window) {
+            None => Gate::Open,
+            until => Gate::Shut { until },
+        }
+    }
+
+    /// When somebody must see to it: to start it, to make more messages, to call them back, or to cut off a send.
+    pub fn due(&self) -> Option<Time> {
+        match &self.state {
+            State::Scheduled { start_at } => Some(*start_at),
+            State::Paused { reason: PauseReason::Cancelling, since, .. } => Some(*since),
+            State::Running { since } if self.appetite() > 0 => Some(*since),
+            State::Running { .. } => self.cut_at(),
+            _ => None,
+        }
+    }
+
+    /// How many messages should be made now.
+    pub fn appetite(&self) -> u64 {
+        let running = matches!(self.state, State::Running { .. });
+        if running && self.roll.ahead < HUNGRY { (AHEAD - self.roll.ahead).min(self.roll.pending) } else { 0 }
+    }
+
+    /// When the send that is under way is cut off.
+    pub fn cut_at(&self) -> Option<Time> {
+        let left = self.limits().hard.millis().saturating_sub(self.run.used.millis());
+        self.flight.map(|flight| flight.since + Span::from_millis(left))
+    }
+
+    /// How long this run may take; a run that has not begun, how long it would be allowed to.
+    pub fn limits(&self) -> TimeLimits {
+        let begun = matches!(self.state, State::Running { .. } | State::Paused { .. });
+        let sends = if begun { self.run.sends } else { self.roll.left() };
+        self.throttle.limits(sends.saturating_add(self.run.retries))
+    }
+
+    /// When everybody will have been reached, if nothing is in the way but its pace, its hours and its line's rules.
+    pub fn eta(&self, line: Option<&LineRules>, now: Time) -> Option<Time> {
+        let left = self.roll.left();
+        if left == 0 || matches!(self.state, State::Completed { .. } | State::Cancelled { .. }) {
+            return None;
+        }
+        let start = match self.state {
+            State::Scheduled { start_at } => start_at.max(now),
+            _ => now,
+        };
+        let window = self.window.as_ref().or(line.and_then(|line| line.window.as_ref()));
+        let steady = |from: Time, sends: u64| {
+            let needs = self.throttle.estimate(sends);
+            window.map_or(from + needs, |window| window.after(from, needs))
+        };
+        let Some((cap, zone)) = line.and_then(|line| Some((line.daily_cap?, &line.time_zone))) else {
+            return Some(steady(start, left));
+        };
+        // A day that the cap ends is followed by the next.
+        let (mut at, mut left) = (start, left);
+        for _ in 0..10_000 {
+            let today = left.min(u64::from(cap.max(1)));
+            let end = steady(at, today);
+            if today == left || end == Time::MAX {
+                return Some(end);
+            }
+            left -= today;
+            at = zone.tomorrow(at).max(end);
+        }
+        Some(Time::MAX)
+    }
+
+    /// People were listed.
+    pub fn enlisted(&mut self, added: u64, duplicates: u64, invalid: u64) {
+        self.roll.recipients += added;
+        self.roll.pending += added;
+        self.roll.duplicates += duplicates;
+        self.roll.invalid += invalid;
+    }
+
+    /// Whether people can be listed now.
+    pub fn can_enlist(&self) -> Result<(), Refused> {
+        match self.state {
+            State::Draft | State::Scheduled { .. } => Ok(()),
+            State::Paused { reason, .. } if reason != PauseReason::Cancelling => Ok(()),
+            _ => Err(Refused::State(self.state.name())),
+        }
+    }
+
+    /// Messages were made for so many, and so many are not written to.
+    pub fn fed(&mut self, made: u64, suppressed: u64, now: Time) -> Option<Turn> {
+        self.roll.pending = self.roll.pending.saturating_sub(made + suppressed);
+        self.roll.queued += made;
+        self.roll.ahead += made;
+        self.roll.suppressed += suppressed;
+        self.complete(now)
+    }
+
+    /// It goes on from now, or begins, with whoever is still to be reached.
+    pub fn start(&mut self, now: Time) -> Result<(), Refused> {
+        match self.state {
+            State::Draft | State::Scheduled { .. } => {}
+            State::Paused { reason, .. } if reason != PauseReason::Cancelling => {}
+            _ => return Err(Refused::State(self.state.name())),
+        }
+        if self.roll.left() == 0 {
+            return Err(Refused::Nobody);
+        }
+        self.run(now);
+        Ok(())
+    }
+
+    fn run(&mut self, now: Time) {
+        self.state = State::Running { since: now };
+        self.run = Run { sends: self.roll.left(), ..Run::default() };
+        self.recent = Recent::default();
+    }
+
+    pub fn schedule(&mut self, start_at: Time) -> Result<(), Refused> {
+        match self.state {
+            State::Draft | State::Scheduled { .. } if self.roll.left() == 0 => Err(Refused::Nobody),
+            State::Draft | State::Scheduled { .. } => {
+                self.state = State::Scheduled { start_at };
+                Ok(())
+            }
+            _ => Err(Refused::State(self.state.name())),
+        }
+    }
+
+    /// Nothing more sets out. A send that is under way goes to its end.
+    pub fn pause(
+        &mut self,
+        reason: PauseReason,
+        note: String,
+        by: &Actor,
+        now: Time,
+    ) -> Result<(), Refused> {
+        let fits = match (&self.state, reason) {
+            (State::Completed { .. } | State::Cancelled { .. }, _) => false,
+            (State::Paused { reason: PauseReason::Cancelling, .. }, _) => false,
+            (_, PauseReason::Cancelling) => true,
+            (State::Running { .. } | State::Scheduled { .. }, _) => true,
+            _ => false,
+        };
+        if !fits {
+            return Err(Refused::State(self.state.name()));
+        }
+        self.state = State::Paused { since: now, reason, note, by: by.clone() };
+        Ok(())
+    }
+
+    /// Everything that was made ahead has been called back, and nothing is on its way.
+    pub fn cancelled(&mut self, by: &Actor, now: Time) {
+        self.roll.cancelled += self.roll.pending;
+        self.roll.pending = 0;
+        self.state = State::Cancelled { finished_at: now, by: by.clone() };
+    }
+
+    /// A message sets out; `first` if it was never tried.
+    pub fn started(&mut self, flight: Flight, first: bool) {
+        self.flight = Some(flight);
+        self.roll.ahead = self.roll.ahead.saturating_sub(u64::from(first));
+    }
+
+    /// Another holds the message that is on its way. It may have been sent.
+    pub fn taken_over(&mut self, message: MessageId, claim: i64) {
+        if let Some(flight) = self.flight.as_mut().filter(|flight| flight.message == message) {
+            flight.claim = claim;
+        }
+    }
+
+    /// A message was given back unsent; `first` if it was never tried.
+    pub fn released(&mut self, message: MessageId, first: bool) {
+        self.flight = self.flight.filter(|flight| flight.message != message);
+        self.roll.ahead += u64::from(first);
+    }
+
+    /// An attempt ended. The wait for the next one is drawn with `chance`.
+    pub fn ended(&mut self, message: MessageId, end: End, chance: u64, now: Time) -> Option<Turn> {
+        let wait = self.throttle.wait(chance);
+        if let Some(flight) = self.flight.filter(|flight| flight.message == message) {
+            self.flight = None;
+            self.run.used = self.run.used + now.since(flight.since) + wait;
+        }
+        self.free_at = self.free_at.max(now + wait);
+        match end {
+            End::Retry => self.run.retries += 1,
+            End::Sent => self.left_queue(false),
+            End::Failed => self.left_queue(true),
+        }
+        self.complete(now).or_else(|| self.stop_if_unwell(now))
+    }
+
+    fn left_queue(&mut self, failed: bool) {
+        self.roll.queued = self.roll.queued.saturating_sub(1);
+        self.roll.sent += u64::from(!failed);
+        self.roll.failed += u64::from(failed);
+        self.recent = self.recent.and(failed);
+    }
+
+    /// A message that waited was cancelled, or its time was up; `first` if it was never tried.
+    pub fn given_up(&mut self, failed: bool, first: bool, now: Time) -> Option<Turn> {
+        self.roll.queued = self.roll.queued.saturating_sub(1);
+        self.roll.ahead = self.roll.ahead.saturating_sub(u64::from(first));
+        self.roll.failed += u64::from(failed);
+        self.roll.cancelled += u64::from(!failed);
+        self.complete(now)
+    }
+
+    /// A message that had failed waits again.
+    pub fn reprocessed(&mut self, now: Time) {
+        self.roll.failed = self.roll.failed.saturating_sub(1);
+        self.roll.queued += 1;
+        match self.state {
+            State::Completed { .. } | State::Cancelled { .. } => self.run(now),
+            _ => self.run.sends += 1,
+        }
+    }
+
+    fn complete(&mut self, now: Time) -> Option<Turn> {
+        let over = matches!(self.state, State::Running { .. }) && self.roll.left() == 0;
+        over.then(|| {
+            self.state = State::Completed { finished_at: now };
+            Turn::Completed
+        })
+    }
+
+    /// Stops where it has taken too long or too many have failed.
+    fn stop_if_unwell(&mut self, now: Time) -> Option<Turn> {
+        if !matches!(self.state, State::Running { .. }) {
+            return None;
+        }
+        let limits = self.limits();
+        let rate = self.recent.rate().filter(|rate| self.max_failure_rate.is_some_and(|max| *rate >= max));
+        let (reason, note) = if let Some(rate) = rate {
+            let (ends, percent) = (self.recent.ends, rate * 100.0);
+            (PauseReason::FailureRate, format!("{percent:.0} % of the last {ends} failed"))
+        } else if self.run.used >= limits.soft {
+            let (used, soft) = (self.run.used, limits.soft);
+            (PauseReason::TimeLimit, format!("it has taken {used} of {soft}"))
+        } else {
+            return None;
+        };
+        let (since, by) = (now, Actor::engine());
+        self.state = State::Paused { since, reason, note: note.clone(), by };
+        Some(Turn::Paused(reason, note))
+    }
+}
+
+#[cfg(test)]
+mod tests;

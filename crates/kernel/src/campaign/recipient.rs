@@ -1,0 +1,49 @@
+//! Whom a campaign writes to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Json, slugs};
+
+/// A line of a list, as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// Where it stood in what was read, from 1 on.
+    pub line: u64,
+    pub of: Result<Person, Refusal>,
+}
+
+/// Somebody who can be written to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Person {
+    /// The address in the one form that its family gives it.
+    pub to: String,
+    /// What tells this person from others of the campaign.
+    pub key: String,
+    /// A JSON object: what the template says to this one alone.
+    pub payload: Option<Json>,
+}
+
+/// A line that nobody can be written to by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The address as it stood there, or what there was of it.
+    pub to: String,
+    pub reason: String,
+}
+
+slugs! {
+    /// Where a recipient of a campaign stands.
+    Standing {
+        /// No message was made yet.
+        Pending = 1 "pending",
+        /// There is a message, and it waits or is being sent.
+        Queued = 2 "queued",
+        Sent = 3 "sent",
+        Failed = 4 "failed",
+        Cancelled = 5 "cancelled",
+        /// Left out, since this person is not to be written to.
+        Suppressed = 6 "suppressed",
+        /// Nobody can be written to by that line.
+        Invalid = 7 "invalid",
+    }
+}

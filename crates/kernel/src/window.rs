@@ -1,0 +1,334 @@
+//! Hours in which something may be done: of some days, in some time zone, and not on holidays.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::civil::{self, Weekday};
+use jiff::tz::TimeZone;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::time::{Span, Time};
+
+/// How far ahead an open hour is looked for.
+const DAYS_AHEAD: usize = 800;
+
+/// When it is open. Written as `{"hours": "08:00-20:00", "days": ["mon", "sat"], "time_zone": "America/Sao_Paulo",
+/// "holidays": ["2026-12-25"]}`; every part but the hours can be left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "SendingWindow")]
+pub struct Window {
+    pub hours: Hours,
+    #[serde(default = "every_day")]
+    pub days: BTreeSet<Day>,
+    #[serde(default)]
+    pub time_zone: Zone,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub holidays: BTreeSet<Date>,
+}
+
+fn every_day() -> BTreeSet<Day> {
+    Day::ALL.into_iter().collect()
+}
+
+impl Window {
+    /// When it opens next; nothing if it is open. [`Time::MAX`] if it does not within two years.
+    pub fn opens(&self, now: Time) -> Option<Time> {
+        match self.next(now) {
+            Some((from, _)) if from <= now => None,
+            Some((from, _)) => Some(from),
+            None => Some(Time::MAX),
+        }
+    }
+
+    /// The open hours that `now` lies in, or the next ones.
+    fn next(&self, now: Time) -> Option<(Time, Time)> {
+        let mut date = self.time_zone.date(now);
+        for _ in 0..DAYS_AHEAD {
+            let open = self.days.iter().any(|day| day.0 == date.weekday());
+            if open && !self.holidays.contains(&Date(date)) {
+                let at = |minute| self.time_zone.at(date, minute);
+                let (from, to) = (at(self.hours.from)?, at(self.hours.to)?);
+                if now < to {
+                    return Some((from, to));
+                }
+            }
+            date = date.tomorrow().ok()?;
+        }
+        None
+    }
+
+    /// When so much open time will have passed.
+    pub fn after(&self, now: Time, mut open: Span) -> Time {
+        let mut now = now;
+        for _ in 0..DAYS_AHEAD * 10 {
+            let Some((from, to)) = self.next(now) else { return Time::MAX };
+            let start = from.max(now);
+            let left = to.since(start);
+            if open <= left {
+                return start + open;
+            }
+            open = Span::from_millis(open.millis() - left.millis());
+            now = to;
+        }
+        Time::MAX
+    }
+}
+
+/// From one minute of the day to another, the last one excluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hours {
+    from: u16,
+    to: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not hours of a day; write for example 08:00-20:00, the end after the start, at most 24:00")]
+pub struct BadHours;
+
+impl FromStr for Hours {
+    type Err = BadHours;
+    fn from_str(text: &str) -> Result<Hours, BadHours> {
+        let minute = |text: &str| {
+            let (hours, minutes) = text.trim().split_once(':')?;
+            let digits = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+            if !digits(hours) || !digits(minutes) {
+                return None;
+            }
+            let (hours, minutes): (u16, u16) = (hours.parse().ok()?, minutes.parse().ok()?);
+            (minutes < 60 && hours * 60 + minutes <= 24 * 60).then_some(hours * 60 + minutes)
+        };
+        let (from, to) = text.split_once('-').ok_or(BadHours)?;
+        let (from, to) = (minute(from).ok_or(BadHours)?, minute(to).ok_or(BadHours)?);
+        if from < to { Ok(Hours { from, to }) } else { Err(BadHours) }
+    }
+}
+
+impl fmt::Display for Hours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Hours { from, to } = self;
+        write!(f, "{:02}:{:02}-{:02}:{:02}", from / 60, from % 60, to / 60, to % 60)
+    }
+}
+
+/// A day of the week, by its first three letters in English.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Day(Weekday);
+
+impl Day {
+    pub const ALL: [Day; 7] = [
+        Day(Weekday::Monday),
+        Day(Weekday::Tuesday),
+        Day(Weekday::Wednesday),
+        Day(Weekday::Thursday),
+        Day(Weekday::Friday),
+        Day(Weekday::Saturday),
+        Day(Weekday::Sunday),
+    ];
+
+    fn as_str(self) -> &'static str {
+        ["mon", "tue", "wed", "thu", "fri", "sat", "sun"][usize::from(self.nth())]
+    }
+
+    fn nth(self) -> u8 {
+        self.0.to_monday_zero_offset().unsigned_abs()
+    }
+}
+
+impl PartialOrd for Day {
+    fn partial_cmp(&self, other: &Day) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Day {
+    fn cmp(&self, other: &Day) -> std::cmp::Ordering {
+        self.nth().cmp(&other.nth())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a day of the week; write mon, tue, wed, thu, fri, sat or sun")]
+pub struct BadDay;
+
+impl FromStr for Day {
+    type Err = BadDay;
+    fn from_str(text: &str) -> Result<Day, BadDay> {
+        Day::ALL.into_iter().find(|day| day.as_str() == text).ok_or(BadDay)
+    }
+}
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A day of the calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Date(civil::Date);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a date; write for example 2026-12-25")]
+pub struct BadDate;
+
+impl FromStr for Date {
+    type Err = BadDate;
+    fn from_str(text: &str) -> Result<Date, BadDate> {
+        let date: civil::Date = text.parse().map_err(|_| BadDate)?;
+        // The parser takes more forms than one.
+        if date.to_string() == text { Ok(Date(date)) } else { Err(BadDate) }
+    }
+}
+
+impl fmt::Display for Date {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A time zone by its name in the IANA database, of which a copy is part of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone(TimeZone);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a time zone; write a name such as America/Sao_Paulo or UTC")]
+pub struct BadZone;
+
+impl Default for Zone {
+    /// Where most of those are for whom Pombo was made.
+    fn default() -> Zone {
+        Zone(TimeZone::get("America/Sao_Paulo").unwrap_or(TimeZone::UTC))
+    }
+}
+
+impl Zone {
+    /// The date that it is there.
+    pub fn day(&self, now: Time) -> Date {
+        Date(self.date(now))
+    }
+
+    /// When the day after `now` begins there.
+    pub fn tomorrow(&self, now: Time) -> Time {
+        self.date(now).tomorrow().ok().and_then(|date| self.at(date, 0)).unwrap_or(Time::MAX)
+    }
+
+    fn date(&self, now: Time) -> civil::Date {
+        let stamp = jiff::Timestamp::from_millisecond(now.millis()).unwrap_or_default();
+        stamp.to_zoned(self.0.clone()).date()
+    }
+
+    /// That minute of the date; where clocks are put forward over it, the first moment after.
+    fn at(&self, date: civil::Date, minute: u16) -> Option<Time> {
+        let (date, minute) = if minute == 24 * 60 { (date.tomorrow().ok()?, 0) } else { (date, minute) };
+        let (hour, minute) = (i8::try_from(minute / 60).ok()?, i8::try_from(minute % 60).ok()?);
+        let zoned = self.0.to_zoned(date.at(hour, minute, 0, 0)).ok()?;
+        Some(Time::from_millis(zoned.timestamp().as_millisecond()))
+    }
+}
+
+impl FromStr for Zone {
+    type Err = BadZone;
+    fn from_str(text: &str) -> Result<Zone, BadZone> {
+        TimeZone::get(text).map(Zone).map_err(|_| BadZone)
+    }
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.iana_name().unwrap_or("UTC"))
+    }
+}
+
+macro_rules! written {
+    ($($type:ident, $name:literal, $schema:tt;)*) => {$(
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+            }
+        }
+        impl JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    )*};
+}
+
+written! {
+    Hours, "Hours", {"type": "string", "pattern": r"^\d{2}:\d{2}-\d{2}:\d{2}$", "examples": ["08:00-20:00"]};
+    Day, "Day", {"type": "string", "enum": ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]};
+    Date, "Date", {"type": "string", "format": "date"};
+    Zone, "TimeZone", {"type": "string", "examples": ["America/Sao_Paulo"]};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> Time {
+        text.parse().unwrap()
+    }
+
+    fn window(text: &str) -> Window {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test] // REQ BK-6
+    fn it_opens_in_the_hours_of_its_days_in_its_zone() {
+        let weekdays = window(
+            r#"{"hours": "08:00-20:00", "days": ["mon", "tue", "wed", "thu", "fri"], "holidays": ["2026-12-25"]}"#,
+        );
+        for (now, opens) in [
+            ("2026-12-23T14:00:00Z", None),                         // Wednesday, 11:00 there
+            ("2026-12-23T10:59:00Z", Some("2026-12-23T11:00:00Z")), // 07:59
+            ("2026-12-23T23:00:00Z", Some("2026-12-24T11:00:00Z")), // 20:00
+            ("2026-12-25T14:00:00Z", Some("2026-12-28T11:00:00Z")), // a holiday before a weekend
+        ] {
+            assert_eq!(weekdays.opens(time(now)), opens.map(time), "{now}");
+        }
+    }
+
+    #[test] // REQ BK-6
+    fn clocks_that_are_put_forward_move_it_along() {
+        let early = window(r#"{"hours": "02:30-03:30", "time_zone": "America/New_York"}"#);
+        // On 2027-03-14 there is no half past two there.
+        let opens = early.opens(time("2027-03-14T06:00:00Z")).unwrap();
+        assert_eq!(opens, time("2027-03-14T07:30:00Z"));
+        let manaus = window(r#"{"hours": "08:00-24:00", "time_zone": "America/Manaus"}"#);
+        assert_eq!(manaus.opens(time("2026-06-01T04:00:00Z")), Some(time("2026-06-01T12:00:00Z")));
+        assert_eq!(manaus.opens(time("2026-06-01T03:59:59Z")), None);
+    }
+
+    #[test] // REQ BK-7
+    fn open_time_is_counted_over_nights_and_holidays() {
+        let window = window(r#"{"hours": "09:00-12:00", "time_zone": "UTC", "holidays": ["2026-06-02"]}"#);
+        let start = time("2026-06-01T11:00:00Z");
+        assert_eq!(window.after(start, Span::from_mins(30)), time("2026-06-01T11:30:00Z"));
+        assert_eq!(window.after(start, Span::from_hours(2)), time("2026-06-03T10:00:00Z"));
+        let never = Window { days: BTreeSet::new(), ..window };
+        assert_eq!((never.opens(start), never.after(start, Span::from_secs(1))), (Some(Time::MAX), Time::MAX));
+    }
+
+    #[test]
+    fn what_it_is_not_is_said() {
+        for bad in ["8-20", "20:00-08:00", "08:00-24:01", "08:60-09:00", "+8:00-09:00", ""] {
+            assert_eq!(bad.parse::<Hours>(), Err(BadHours), "{bad}");
+        }
+        assert_eq!("Mon".parse::<Day>(), Err(BadDay));
+        assert_eq!("2026-13-01".parse::<Date>(), Err(BadDate));
+        assert_eq!("Brasilia".parse::<Zone>(), Err(BadZone));
+        let text = r#"{"hours":"08:00-20:00","days":["mon","sun"],"time_zone":"UTC","holidays":["2026-12-25"]}"#;
+        assert_eq!(serde_json::to_string(&window(text)).unwrap(), text);
+    }
+}
