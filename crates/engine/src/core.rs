@@ -386,8 +386,10 @@ pub fn idempotency_key(claimed: &Claimed) -> String {
     }
 }
 
-/// The channels whose pace is bounded.
+/// What bounds the channels.
 fn rates(setup: &Setup) -> Arc<Rates> {
-    let bounded = setup.channels.values().filter_map(|it| Some((it.name.clone(), it.care.rate?)));
-    Arc::new(bounded.collect())
+    let channels = || setup.channels.values();
+    let rates = channels().filter_map(|it| Some((it.name.clone(), it.care.rate?))).collect();
+    let lines = channels().filter(|it| !it.line.is_free()).map(|it| (it.name.clone(), it.line.clone()));
+    Arc::new(Rates { rates, lines: lines.collect() })
 }

@@ -129,6 +129,7 @@ fn settled(
         block: decision.block,
         vitals: vitals(channel, decision.sign, decision.rate),
         reported: channel.is_some_and(|channel| channel.receipts.is_some()),
+        chance: if claimed.message.queue.campaign.is_some() { dice.next_u64() } else { 0 },
     }
 }
 

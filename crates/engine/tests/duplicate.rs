@@ -30,6 +30,7 @@ fn claims() -> ChannelSetup {
         destination: Destination::Fixed("operator".into()),
         attempt_timeout: Span::from_secs(30),
         unready: None,
+        line: pombo_kernel::campaign::line::LineRules::default(),
         care: Care::default(),
         receipts: None,
     }

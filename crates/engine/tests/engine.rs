@@ -86,6 +86,7 @@ fn setup(on_unknown_outcome: OnUnknownOutcome) -> Arc<Setup> {
         attempt_timeout: Span::from_secs(30),
         unready: None,
         receipts: None,
+        line: pombo_kernel::campaign::line::LineRules::default(),
         care: Care {
             breaker: breaker::Limits { lasting: Span::ZERO, ..breaker::Limits::default() },
             ..Care::default()

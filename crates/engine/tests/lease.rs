@@ -37,6 +37,7 @@ fn setup() -> Arc<Setup> {
         attempt_timeout: Span::from_secs(30),
         unready: None,
         receipts: None,
+        line: pombo_kernel::campaign::line::LineRules::default(),
         care: Care::default(),
     };
     Arc::new(Setup {

@@ -32,6 +32,7 @@ fn it_goes_the_way_of_an_attempt_that_failed_and_blames_nobody() {
         destination: Destination::Fixed("account".into()),
         attempt_timeout: Span::from_secs(30),
         unready: None,
+        line: pombo_kernel::campaign::line::LineRules::default(),
         care: Care::default(),
         receipts: None,
     };

@@ -32,6 +32,7 @@ fn held(destination: Destination, reply: Reply) -> Scope {
         destination,
         attempt_timeout: Span::from_secs(30),
         unready: None,
+        line: pombo_kernel::campaign::line::LineRules::default(),
         care: Care::default(),
         receipts: None,
     };

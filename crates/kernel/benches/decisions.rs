@@ -120,6 +120,7 @@ fn setup() -> Setup {
         attempt_timeout: Span::from_secs(30),
         unready: None,
         receipts: None,
+        line: pombo_kernel::campaign::line::LineRules::default(),
         care: Care::default(),
     };
     Setup {

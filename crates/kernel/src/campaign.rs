@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::block::Gate;
 use crate::id::MessageId;
-use crate::message::{Actor, slugs};
+use crate::message::{Actor, ClaimId, ClaimKey, slugs};
 use crate::name::{ChannelName, LaneName, TemplateName};
 use crate::time::{Span, Time};
 use crate::window::Window;
@@ -77,12 +77,26 @@ pub struct Campaign {
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum State {
     Draft,
-    Scheduled { start_at: Time },
-    Running { since: Time },
-    Paused { since: Time, reason: PauseReason, note: String, by: Actor },
+    Scheduled {
+        start_at: Time,
+    },
+    Running {
+        since: Time,
+    },
+    Paused {
+        since: Time,
+        reason: PauseReason,
+        note: String,
+        by: Actor,
+    },
     /// Everybody was reached or given up.
-    Completed { finished_at: Time },
-    Cancelled { finished_at: Time, by: Actor },
+    Completed {
+        finished_at: Time,
+    },
+    Cancelled {
+        finished_at: Time,
+        by: Actor,
+    },
 }
 
 slugs! {
@@ -253,6 +267,18 @@ impl Campaign {
         self.flight.map(|flight| flight.since + Span::from_millis(left))
     }
 
+    /// Cuts off a send that is past the hard limit: whose claim is void, and what that does to the campaign.
+    pub fn cut(&mut self, now: Time) -> Option<(ClaimKey, Turn)> {
+        let flight = self.flight.filter(|_| matches!(self.state, State::Running { .. }))?;
+        let hard = self.limits().hard;
+        self.cut_at().filter(|at| *at <= now)?;
+        let note = format!("one send did not end, and the run had taken more than {hard}");
+        let (reason, by) = (PauseReason::TimeLimit, Actor::engine());
+        self.state = State::Paused { since: now, reason, note: note.clone(), by };
+        let key = ClaimKey { message: flight.message, claim: ClaimId(flight.claim) };
+        Some((key, Turn::Paused(reason, note)))
+    }
+
     /// How long this run may take; a run that has not begun, how long it would be allowed to.
     pub fn limits(&self) -> TimeLimits {
         let begun = matches!(self.state, State::Running { .. } | State::Paused { .. });
@@ -309,13 +335,33 @@ impl Campaign {
         }
     }
 
-    /// Messages were made for so many, and so many are not written to.
-    pub fn fed(&mut self, made: u64, suppressed: u64, now: Time) -> Option<Turn> {
-        self.roll.pending = self.roll.pending.saturating_sub(made + suppressed);
+    /// Whether messages can be made now.
+    pub fn can_be_fed(&self) -> Result<(), Refused> {
+        match self.state {
+            State::Running { .. } => Ok(()),
+            _ => Err(Refused::State(self.state.name())),
+        }
+    }
+
+    /// Whether it ever ran.
+    pub fn has_begun(&self) -> bool {
+        let waits = matches!(self.state, State::Draft | State::Scheduled { .. });
+        !waits || self.roll.queued + self.roll.sent + self.roll.failed > 0
+    }
+
+    /// Messages were made for so many; so many are not to be written to, and for so many no message can be made.
+    pub fn fed(&mut self, made: u64, suppressed: u64, failed: u64, now: Time) -> Option<Turn> {
+        self.roll.pending = self.roll.pending.saturating_sub(made + suppressed + failed);
         self.roll.queued += made;
         self.roll.ahead += made;
         self.roll.suppressed += suppressed;
-        self.complete(now)
+        self.roll.failed += failed;
+        self.complete(now).or_else(|| self.stop_if_unwell(now))
+    }
+
+    /// Where the next line of its list goes.
+    pub fn next_number(&self) -> u64 {
+        self.roll.recipients + self.roll.invalid + 1
     }
 
     /// It goes on from now, or begins, with whoever is still to be reached.
@@ -350,13 +396,7 @@ impl Campaign {
     }
 
     /// Nothing more sets out. A send that is under way goes to its end.
-    pub fn pause(
-        &mut self,
-        reason: PauseReason,
-        note: String,
-        by: &Actor,
-        now: Time,
-    ) -> Result<(), Refused> {
+    pub fn pause(&mut self, reason: PauseReason, note: String, by: &Actor, now: Time) -> Result<(), Refused> {
         let fits = match (&self.state, reason) {
             (State::Completed { .. } | State::Cancelled { .. }, _) => false,
             (State::Paused { reason: PauseReason::Cancelling, .. }, _) => false,

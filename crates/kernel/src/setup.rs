@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::breaker;
+use crate::campaign::line::LineRules;
 use crate::classify::{Rules, Scope};
 use crate::content;
 use crate::flow::Rate;
@@ -50,6 +51,8 @@ pub struct ChannelSetup {
     pub unready: Option<String>,
     /// How its destinations are looked after.
     pub care: Care,
+    /// What campaigns have to mind.
+    pub line: LineRules,
     /// How the provider's own reports are told from a stranger's; none are taken without it.
     pub receipts: Option<ReceiptCheck>,
 }

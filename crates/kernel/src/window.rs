@@ -317,7 +317,10 @@ mod tests {
         assert_eq!(window.after(start, Span::from_mins(30)), time("2026-06-01T11:30:00Z"));
         assert_eq!(window.after(start, Span::from_hours(2)), time("2026-06-03T10:00:00Z"));
         let never = Window { days: BTreeSet::new(), ..window };
-        assert_eq!((never.opens(start), never.after(start, Span::from_secs(1))), (Some(Time::MAX), Time::MAX));
+        assert_eq!(
+            (never.opens(start), never.after(start, Span::from_secs(1))),
+            (Some(Time::MAX), Time::MAX)
+        );
     }
 
     #[test]
@@ -328,7 +331,8 @@ mod tests {
         assert_eq!("Mon".parse::<Day>(), Err(BadDay));
         assert_eq!("2026-13-01".parse::<Date>(), Err(BadDate));
         assert_eq!("Brasilia".parse::<Zone>(), Err(BadZone));
-        let text = r#"{"hours":"08:00-20:00","days":["mon","sun"],"time_zone":"UTC","holidays":["2026-12-25"]}"#;
+        let text =
+            r#"{"hours":"08:00-20:00","days":["mon","sun"],"time_zone":"UTC","holidays":["2026-12-25"]}"#;
         assert_eq!(serde_json::to_string(&window(text)).unwrap(), text);
     }
 }

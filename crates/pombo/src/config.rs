@@ -395,6 +395,7 @@ impl Config {
                 attempt_timeout: channel.common.attempt_timeout,
                 unready: channel.unready(),
                 receipts: channel.receipts(),
+                line: pombo_kernel::campaign::line::LineRules::default(),
                 care: channel.care(),
             };
             (name, Arc::new(setup))

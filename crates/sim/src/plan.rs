@@ -149,6 +149,7 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
             attempt_timeout: Span::from_secs(*dice.pick(&[3, 10, 30, 75])),
             unready: None,
             receipts: None,
+            line: pombo_kernel::campaign::line::LineRules::default(),
             care: Care {
                 breaker,
                 rate: (bounded == Some(name.as_str())).then(|| Rate::from_milli(dice.between(1_000, 20_000))),

@@ -145,6 +145,7 @@ fn setup(workers: u16) -> Arc<Setup> {
         attempt_timeout: Span::from_millis(TIMEOUT),
         unready: None,
         receipts: None,
+        line: pombo_kernel::campaign::line::LineRules::default(),
         care: Care::default(),
     };
     Arc::new(Setup {

@@ -98,6 +98,7 @@ fn sent(claimed: &[Claimed], now: Time) -> Vec<Settlement> {
         key: claimed.key,
         vitals: Default::default(),
         reported: false,
+        chance: 0,
         attempt: Attempt {
             round: 0,
             number: 1,

@@ -58,10 +58,21 @@ pub enum Event {
     /// Work on many messages, or on a channel.
     OperationStarted = 60,
     OperationEnded = 61,
+    CampaignCreated = 70,
+    CampaignChanged = 71,
+    CampaignScheduled = 72,
+    CampaignStarted = 73,
+    CampaignPaused = 74,
+    CampaignResumed = 75,
+    /// Everybody was reached or given up.
+    CampaignCompleted = 76,
+    CampaignCancelled = 77,
+    CampaignRemoved = 78,
+    RecipientsListed = 79,
 }
 
 impl Event {
-    pub const ALL: [Event; 32] = [
+    pub const ALL: [Event; 42] = [
         Event::Accepted,
         Event::Claimed,
         Event::Sent,
@@ -94,6 +105,16 @@ impl Event {
         Event::PermanentErrorFound,
         Event::OperationStarted,
         Event::OperationEnded,
+        Event::CampaignCreated,
+        Event::CampaignChanged,
+        Event::CampaignScheduled,
+        Event::CampaignStarted,
+        Event::CampaignPaused,
+        Event::CampaignResumed,
+        Event::CampaignCompleted,
+        Event::CampaignCancelled,
+        Event::CampaignRemoved,
+        Event::RecipientsListed,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -130,6 +151,16 @@ impl Event {
             Event::PermanentErrorFound => "permanent_error_found",
             Event::OperationStarted => "operation_started",
             Event::OperationEnded => "operation_ended",
+            Event::CampaignCreated => "campaign_created",
+            Event::CampaignChanged => "campaign_changed",
+            Event::CampaignScheduled => "campaign_scheduled",
+            Event::CampaignStarted => "campaign_started",
+            Event::CampaignPaused => "campaign_paused",
+            Event::CampaignResumed => "campaign_resumed",
+            Event::CampaignCompleted => "campaign_completed",
+            Event::CampaignCancelled => "campaign_cancelled",
+            Event::CampaignRemoved => "campaign_removed",
+            Event::RecipientsListed => "recipients_listed",
         }
     }
 }

@@ -6,14 +6,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use pombo_kernel::block::{Block, Gate, Probe, probe_of};
+use pombo_kernel::campaign::Campaign;
+use pombo_kernel::campaign::line::{Line, LineRules};
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::{ClaimId, Message, Priority, Progress, QueueName};
-use pombo_kernel::name::LaneName;
+use pombo_kernel::name::{CampaignName, ChannelName, LaneName, Tenant};
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
 use pombo_kernel::time::Time;
 use pombo_kernel::turns::{BITE, Pass};
 
+use crate::courses::line_of;
+use crate::roster;
+use crate::shelf::{Doc, Shelf};
 use crate::traffic::{Traffic, places};
 use crate::{NodeId, Place};
 
@@ -111,6 +116,12 @@ pub(crate) struct Board {
     /// No pause and no ramp among them ends earlier.
     next_end: Option<Time>,
     pub(crate) traffic: Traffic,
+    /// Campaigns by their documents; nothing where that cannot be read, and then nothing goes.
+    courses: HashMap<(Tenant, CampaignName), Option<Campaign>>,
+    lines: HashMap<ChannelName, Line>,
+    /// The queues of each campaign, and of all campaigns of each channel.
+    by_course: HashMap<(Tenant, CampaignName), Vec<QueueId>>,
+    by_line: HashMap<ChannelName, Vec<QueueId>>,
     /// Holds through which a probe is on its way.
     probing: HashSet<Place>,
     /// Queues with messages of the group that is being written.
@@ -131,6 +142,20 @@ pub(crate) enum Front {
     },
 }
 
+impl Front {
+    /// The stricter of what stands here and another gate before it.
+    fn behind(self, gate: Gate) -> Front {
+        match (self, gate) {
+            (front, Gate::Open | Gate::Flow(_) | Gate::Probe) => front,
+            (Front::Shut { until: None }, _) | (_, Gate::Shut { until: None }) => Front::Shut { until: None },
+            (Front::Shut { until: Some(one) }, Gate::Shut { until: Some(two) }) => {
+                Front::Shut { until: Some(one.max(two)) }
+            }
+            (_, Gate::Shut { until }) => Front::Shut { until },
+        }
+    }
+}
+
 impl Board {
     pub(crate) fn find(&self, name: &QueueName) -> Option<QueueId> {
         self.by_name.get(name).copied()
@@ -141,6 +166,10 @@ impl Board {
         self.by_name.insert(name.clone(), id);
         for place in places(&name) {
             self.by_place.entry(place).or_default().push(id);
+        }
+        if let Some(campaign) = &name.campaign {
+            self.by_course.entry((name.tenant.clone(), campaign.clone())).or_default().push(id);
+            self.by_line.entry(name.channel.clone()).or_default().push(id);
         }
         let queue = Queue {
             name: name.clone(),
@@ -280,8 +309,71 @@ impl Board {
         queue.seat = seat;
     }
 
-    /// What stands in front of the queue at `now`: the stricter of its channel's block and its destination's.
+    /// What stands in front of the queue at `now`: the strictest of its channel's block, its destination's, its campaign
+    /// and its line.
     pub(crate) fn front(&self, name: &QueueName, now: Time) -> Front {
+        let front = self.wall(name, now);
+        self.course_gates(name, now).into_iter().flatten().fold(front, Front::behind)
+    }
+
+    /// What a queue's campaign and its line say.
+    fn course_gates(&self, name: &QueueName, now: Time) -> [Option<Gate>; 2] {
+        let Some(campaign) = &name.campaign else { return [None, None] };
+        let campaign = self.courses.get(&(name.tenant.clone(), campaign.clone()));
+        let line = self.rules(&name.channel).map(|rules| match self.lines.get(&name.channel) {
+            Some(line) => line.gate(rules, now),
+            None => Line::default().gate(rules, now),
+        });
+        let unreadable = Gate::Shut { until: None };
+        [campaign.map(|it| it.as_ref().map_or(unreadable, |it| it.gate(now))), line]
+    }
+
+    /// What campaigns have to mind on a channel, if there is anything.
+    pub(crate) fn rules(&self, channel: &ChannelName) -> Option<&LineRules> {
+        self.traffic.rules(channel)
+    }
+
+    /// What a campaign's document says now; nothing if it cannot be read.
+    pub(crate) fn set_course(
+        &mut self,
+        tenant: &Tenant,
+        name: &CampaignName,
+        campaign: Option<Campaign>,
+        now: Time,
+    ) {
+        let place = (tenant.clone(), name.clone());
+        let behind = self.by_course.get(&place).cloned().unwrap_or_default();
+        self.courses.insert(place, campaign);
+        behind.into_iter().for_each(|id| self.reseat(id, now));
+    }
+
+    /// A document of a campaign or a line was put or removed.
+    pub(crate) fn shelved(&mut self, shelf: Shelf, tenant: &Tenant, id: &str, doc: Option<&Doc>, now: Time) {
+        match (shelf, doc) {
+            (Shelf::Campaign, _) => {
+                let Ok(name) = id.parse() else { return };
+                self.set_course(tenant, &name, doc.and_then(roster::read), now);
+                if doc.is_none() {
+                    self.courses.remove(&(tenant.clone(), name));
+                }
+            }
+            (Shelf::Line, Some(doc)) => {
+                let Ok(channel) = id.parse() else { return };
+                self.set_line(&channel, line_of(doc), now);
+            }
+            _ => {}
+        }
+    }
+
+    /// How a line stands now.
+    pub(crate) fn set_line(&mut self, channel: &ChannelName, line: Line, now: Time) {
+        self.lines.insert(channel.clone(), line);
+        let behind = self.by_line.get(channel).cloned().unwrap_or_default();
+        behind.into_iter().for_each(|id| self.reseat(id, now));
+    }
+
+    /// The stricter of the blocks of the queue's channel and of its destination.
+    fn wall(&self, name: &QueueName, now: Time) -> Front {
         let mut front = Front::Open;
         if self.blocks.is_empty() && self.traffic.is_free() {
             return front;
@@ -295,15 +387,7 @@ impl Board {
                 gate => gate,
             };
             front = match (front, gate) {
-                (front, Gate::Open | Gate::Flow(_)) => front,
-                (Front::Shut { until: None }, _) | (_, Gate::Shut { until: None }) => {
-                    Front::Shut { until: None }
-                }
-                (Front::Shut { until: Some(one) }, Gate::Shut { until: Some(two) }) => {
-                    Front::Shut { until: Some(one.max(two)) }
-                }
                 (shut @ Front::Shut { .. }, Gate::Probe) => shut,
-                (_, Gate::Shut { until }) => Front::Shut { until },
                 (_, Gate::Probe) if self.probing.contains(&place) => Front::Shut { until: None },
                 (Front::Open, Gate::Probe) => {
                     let probe = block.map(|block| probe_of(None, block));
@@ -314,6 +398,7 @@ impl Board {
                     places.push(place);
                     Front::Probe { places, probe }
                 }
+                (front, gate) => front.behind(gate),
             };
         }
         front
@@ -321,8 +406,9 @@ impl Board {
 
     /// How many messages of the queue may go at once.
     pub(crate) fn room(&self, name: &QueueName, now: Time) -> usize {
+        let most = if name.campaign.is_some() { 1 } else { usize::MAX };
         let room = |place: &Place| self.traffic.room(place, self.blocks.get(place), now);
-        places(name).iter().map(room).min().unwrap_or(usize::MAX)
+        places(name).iter().map(room).fold(most, usize::min)
     }
 
     /// First attempts and retries of the queue set out.

@@ -8,9 +8,9 @@ use pombo_kernel::time::Time;
 use pombo_kernel::turns::BITE;
 
 use crate::board::{Alone, Front, Held, QueueId, TRIED};
+use crate::courses::Courses;
 use crate::traffic::places;
 use crate::transition;
-use crate::walls::Walls;
 use crate::{Ask, Claimed, NodeId, Place, StoreError};
 
 /// A node that never lives.
@@ -32,7 +32,7 @@ enum Tried {
 }
 
 /// A store whose queues are on a board and whose waiting messages are in ranks.
-pub(crate) trait Claiming: Walls {
+pub(crate) trait Claiming: Courses {
     /// Greater than those before it, and never given out before.
     fn next_claim(&mut self) -> Result<ClaimId, StoreError>;
 
@@ -66,6 +66,12 @@ pub(crate) trait Claiming: Walls {
         Ok(true)
     }
 
+    /// Nobody else sends for the queue's campaign or through its line meanwhile, and the board has them as they are;
+    /// false if somebody does just now.
+    fn hold_course(&mut self, _name: &QueueName, _now: Time) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
     /// Sends a message out as a probe; false, and it waits again, if another's is on its way.
     fn start_probe(
         &mut self,
@@ -89,7 +95,7 @@ pub(crate) trait Claiming: Walls {
             if alone == Alone::No || self.board().queue(id).retry.is_some_and(|due| due <= now) {
                 want = want.min(BITE);
             }
-            if !self.hold_flows(&name, now)? {
+            if !self.hold_flows(&name, now)? || (name.campaign.is_some() && !self.hold_course(&name, now)?) {
                 continue;
             }
             let probe = match self.board().front(&name, now) {
@@ -128,6 +134,7 @@ pub(crate) trait Claiming: Walls {
                     probe.clone().map_or((Vec::new(), None), |(places, n)| (places, Some(n)));
                 self.board().probe_started(&places, now);
                 self.record(transition::claimed(&head.message, now));
+                self.course_started(&head.message, claim, head.progress.steps == 0, now)?;
                 let held = Held {
                     claim,
                     node: ask.node,

@@ -18,6 +18,8 @@
 //!   a breaker that is lifted by a probe leaves a ramp behind.
 //! - A message with an ordering key waits outside the queues while another of its key is there.
 //! - Behind a hold or a breaker that is ready to be probed, one message at a time passes, over all queues behind it.
+//! - A campaign has one message in flight. Its claim and its settlement change the campaign's document and, where the
+//!   channel has rules for campaigns, the line's; a queue whose campaign or line does not let anything go is shut.
 //! - A claim's id is greater than those of earlier claims, and never given out twice.
 
 use std::sync::Arc;
@@ -27,11 +29,12 @@ use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
-use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
+use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 
 use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
+use crate::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use crate::{
     Accepted, Ask, Cancelled, Claimed, Conflict, Filter, Finding, Line, NodeId, Page, Pause, Place, Put,
@@ -94,6 +97,10 @@ pub trait Core: Send + 'static {
     fn rule(&mut self, ruling: &Ruling, now: Time) -> Result<Verdicts, StoreError>;
     fn edit(&mut self, edit: &Edit, now: Time) -> Result<Edited, StoreError>;
     fn shelve(&mut self, wish: &Shelve, now: Time) -> Result<Shelved, StoreError>;
+    fn enlist(&mut self, wish: &Enlist, now: Time) -> Result<Result<Vec<Enlisted>, NotDone>, StoreError>;
+    fn feed(&mut self, feed: &Feed, now: Time) -> Result<Result<(), NotDone>, StoreError>;
+    fn strike(&mut self, tenant: &Tenant, campaign: &CampaignName, max: usize) -> Result<usize, StoreError>;
+    fn cut(&mut self, tenant: &Tenant, campaign: &CampaignName, now: Time) -> Result<bool, StoreError>;
     /// Fails up to `max` messages that wait past their deadline; how many there were. One that is being sent is
     /// left to its settlement.
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError>;
@@ -150,6 +157,7 @@ pub trait Reading: Send + 'static {
     fn groups(&mut self, tenant: &Tenant, limit: usize) -> Result<Vec<Group>, StoreError>;
     fn doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str) -> Result<Option<Doc>, StoreError>;
     fn docs(&mut self, wanted: &Wanted) -> Result<Vec<Doc>, StoreError>;
+    fn recipients(&mut self, roster: &Roster) -> Result<Vec<Recipient>, StoreError>;
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError>;
     fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, audit::Record)>, StoreError>;
     fn verify(&mut self) -> Result<audit::Verified, StoreError>;

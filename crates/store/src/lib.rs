@@ -8,12 +8,14 @@ mod board;
 pub mod checking;
 mod claiming;
 pub mod core;
+mod courses;
 pub mod dead;
 pub mod home;
 pub mod memory;
 pub mod moving;
 mod pause;
 pub mod postgres;
+pub mod roster;
 mod rows;
 pub mod shelf;
 pub mod shell;
@@ -47,6 +49,7 @@ use pombo_kernel::time::Time;
 use tokio::sync::watch;
 
 use dead::{CauseId, Deed, Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
+use roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -101,7 +104,7 @@ pub struct Ask {
     pub node: NodeId,
     pub lane: LaneName,
     pub max: usize,
-    /// How fast messages may go through channels, where that is bounded.
+    /// How messages may go through channels, where that is bounded.
     pub rates: Arc<Rates>,
 }
 
@@ -127,6 +130,8 @@ pub struct Settlement {
     pub vitals: Vitals,
     /// The provider will report on what it took, by the id that it gave.
     pub reported: bool,
+    /// By what a campaign draws its wait for the next send: even over all numbers.
+    pub chance: u64,
 }
 
 /// What an attempt says of whoever took it, or did not, and how that is judged.
@@ -422,6 +427,22 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Puts, changes or removes documents, each on its own.
     fn shelve(&self, wishes: Vec<Shelve>) -> Answer<'_, Vec<Shelved>>;
+
+    /// Adds lines to a campaign's list, in the order given: all of them, or none where the campaign does not take any.
+    fn enlist(&self, wish: Enlist) -> Answer<'_, Result<Vec<Enlisted>, NotDone>>;
+
+    /// Makes messages for recipients who have none yet. What each recipient became is written with the messages.
+    fn feed(&self, feed: Feed) -> Answer<'_, Result<(), NotDone>>;
+
+    /// Takes up to `max` recipients off the list of a campaign that never began; how many there were. None of one that
+    /// has begun.
+    fn strike(&self, tenant: Tenant, campaign: CampaignName, max: usize) -> Answer<'_, usize>;
+
+    /// Takes a campaign's message from its holder, as if the holder were gone, and pauses the campaign; false if it is
+    /// not past its hard limit.
+    fn cut(&self, tenant: Tenant, campaign: CampaignName) -> Answer<'_, bool>;
+
+    fn recipients(&self, roster: Roster) -> Answer<'_, Vec<Recipient>>;
 
     fn doc(&self, shelf: Shelf, tenant: Tenant, id: String) -> Answer<'_, Option<Doc>>;
 

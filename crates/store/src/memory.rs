@@ -5,6 +5,7 @@
 mod dead;
 mod reader;
 mod receipts;
+mod roster;
 mod shelf;
 mod templates;
 mod walls;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::{Block, Probe};
+use pombo_kernel::campaign::recipient::Standing;
 use pombo_kernel::delivery::{LastWord, Report};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::{IdMaker, MessageId, MessageKey};
@@ -21,7 +23,7 @@ use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{
     Actor, Attempt, ClaimId, ClaimKey, Draft, FailureReason, Message, Progress, QueueName, State,
 };
-use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
+use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
 use pombo_kernel::template::Template;
@@ -31,6 +33,7 @@ use pombo_kernel::turns::{BITE, Pass};
 use crate::audit::{self, Record, Tip};
 use crate::core::Core;
 use crate::dead::{Deed, Edit, Edited, Hastened, Revision, Ruling, Verdicts, What};
+use crate::roster::{Enlist, Enlisted, Feed, NotDone, Serving};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved};
 use crate::traffic::{Traffic, places, witness};
 use crate::{
@@ -78,6 +81,8 @@ struct Model {
     receipts: BTreeMap<(ChannelName, String), MessageKey>,
     tallies: BTreeMap<(Tenant, ChannelName, Counted), u64>,
     docs: BTreeMap<(Shelf, Tenant, String), Doc>,
+    /// Whom campaigns write to, in the order of their numbers.
+    rosters: BTreeMap<(Tenant, CampaignName), Vec<roster::Entry>>,
     /// How often a message took its place among others of its ordering key.
     turns_given: u64,
     templates: BTreeMap<(Tenant, TemplateName), Vec<TemplateVersion>>,
@@ -92,7 +97,7 @@ struct Model {
 struct Row {
     message: Arc<Message>,
     state: State,
-    standing: Standing,
+    standing: Spot,
     progress: Progress,
     /// When it was accepted, or an attempt at it ended, or it was given up.
     moved_at: Time,
@@ -110,7 +115,7 @@ struct Row {
 
 /// Where a message with an ordering key is while it is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Spot {
     /// In its queue, or already claimed from it.
     Queued,
     /// Outside the queues, behind another of its key.
@@ -253,7 +258,7 @@ impl Core for Memory {
             edited_at_step: None,
             deeds: Vec::new(),
             state: State::Pending { due: draft.send_at.unwrap_or(now).max(now) },
-            standing: if model.key_is_taken(&message) { Standing::Waiting } else { Standing::Queued },
+            standing: if model.key_is_taken(&message) { Spot::Waiting } else { Spot::Queued },
             progress: Progress::default(),
             moved_at: message.created_at(),
             attempts: Vec::new(),
@@ -301,7 +306,9 @@ impl Core for Memory {
         let mut taken = Vec::new();
         for (key, hold) in lost {
             let Some(row) = model.messages.get(&key) else { continue };
-            model.records.push(transition::taken_over(&row.message, now));
+            let message = row.message.clone();
+            model.records.push(transition::taken_over(&message, now));
+            model.course_taken_over(&message, claim.0, now);
             taken.extend(model.hold(key, Hold { claim, node, probing: None, ..hold }, now));
         }
         Ok(taken)
@@ -319,6 +326,7 @@ impl Core for Memory {
         let Some((message, _)) = model.give_back(settlement.key) else { return Ok(Settled::Stale) };
         model.end_pauses(now);
         model.records.push(transition::settled(&message, &settlement, now));
+        model.course_settled(&message, &settlement, now);
         model.count(&message, Counted::Attempts);
         let state = match settlement.next {
             Next::Sent(receipt) => {
@@ -354,6 +362,8 @@ impl Core for Memory {
         let model = &mut self.now;
         let Some((message, due)) = model.give_back(key) else { return Ok(Settled::Stale) };
         model.records.push(transition::released(&message, now));
+        let first = !model.is_retry(&message);
+        model.course_released(&message, first, now);
         model.enter(&message, State::Pending { due });
         Ok(Settled::Done)
     }
@@ -381,6 +391,8 @@ impl Core for Memory {
             model.records.pop();
         }
         model.count(&message, Counted::Cancelled);
+        let first = !model.is_retry(&message);
+        model.course_given_up(&message, Standing::Cancelled, first, now);
         model.give_up(&message, State::Cancelled { at: now, by: by.clone() }, now);
         if let Some(row) = model.messages.get_mut(&id.key()) {
             row.deeds.push(Deed { at: now, what: What::Cancelled, by: by.clone(), note: None });
@@ -410,6 +422,41 @@ impl Core for Memory {
         Ok(self.now.shelve(wish, now))
     }
 
+    fn enlist(&mut self, wish: &Enlist, now: Time) -> Result<Result<Vec<Enlisted>, NotDone>, StoreError> {
+        Ok(self.now.enlist(wish, now))
+    }
+
+    fn feed(&mut self, feed: &Feed, now: Time) -> Result<Result<(), NotDone>, StoreError> {
+        let servings = match self.now.servings(feed) {
+            Ok(servings) => servings,
+            Err(not) => return Ok(Err(not)),
+        };
+        let mut placed = Vec::new();
+        for (number, serving) in servings {
+            let (standing, message, reason) = match serving {
+                Serving::Message(draft) => match self.accept((**draft).clone(), now)? {
+                    Ok(accepted) => (Standing::Queued, Some(accepted.id), None),
+                    Err(_) => continue,
+                },
+                Serving::Suppressed(reason) => (Standing::Suppressed, None, Some(reason.clone())),
+                Serving::Failed(reason) => (Standing::Failed, None, Some(reason.clone())),
+            };
+            placed.push((number, standing, message, reason));
+        }
+        self.now.served(feed, &placed, now);
+        Ok(Ok(()))
+    }
+
+    fn strike(&mut self, tenant: &Tenant, campaign: &CampaignName, max: usize) -> Result<usize, StoreError> {
+        Ok(self.now.strike(tenant, campaign, max))
+    }
+
+    fn cut(&mut self, tenant: &Tenant, campaign: &CampaignName, now: Time) -> Result<bool, StoreError> {
+        let cut = self.now.cut(tenant, campaign, now);
+        cut.into_iter().for_each(|key| self.disown(key));
+        Ok(cut.is_some())
+    }
+
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
         let model = &mut self.now;
         let mut late: Vec<_> = model.deadlines().filter(|(deadline, _)| *deadline <= now).collect();
@@ -418,6 +465,8 @@ impl Core for Memory {
         for (_, message) in &late {
             model.records.push(transition::expired(message, now));
             model.count(message, Counted::Failed);
+            let first = !model.is_retry(message);
+            model.course_given_up(message, Standing::Failed, first, now);
             model.give_up(message, State::Failed { at: now, reason: FailureReason::Expired }, now);
         }
         Ok(late.len())
@@ -553,12 +602,12 @@ impl Model {
         let Some(row) = self.messages.get_mut(&message.id.key()) else { return };
         row.state = state;
         let ended = !row.is_live();
-        let was_head = row.standing == Standing::Queued;
+        let was_head = row.standing == Spot::Queued;
         if ended && was_head && message.ordering_key.is_some() {
             let of_key =
                 self.messages.values_mut().filter(|row| row.is_live() && same_key(&row.message, message));
             if let Some(next) = of_key.min_by_key(|row| row.turn) {
-                next.standing = Standing::Queued;
+                next.standing = Spot::Queued;
             }
         }
     }
@@ -580,7 +629,7 @@ impl Model {
     /// Messages that stand in their queues, and when they are due.
     fn queued(&self) -> impl Iterator<Item = (&Arc<Message>, Time)> {
         self.messages.values().filter_map(|row| match (&row.state, row.standing) {
-            (State::Pending { due }, Standing::Queued) => Some((&row.message, *due)),
+            (State::Pending { due }, Spot::Queued) => Some((&row.message, *due)),
             _ => None,
         })
     }
@@ -676,6 +725,8 @@ impl Model {
         for (message, due) in heads {
             pass = pass.after(message.priority, 1);
             self.records.push(transition::claimed(&message, now));
+            let first = !self.is_retry(&message);
+            self.course_started(&message, claim.0, first, now);
             let hold = Hold { claim, node, due, probing: turn.probing.clone() };
             taken.extend(self.hold(message.id.key(), hold, now));
         }

@@ -20,6 +20,7 @@ mod news;
 mod pausing;
 mod reader;
 mod receipts;
+mod roster;
 mod rows;
 mod scratch;
 mod settling;
@@ -39,7 +40,7 @@ use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::{IdMaker, MessageId, MessageKey, Slot};
 use pombo_kernel::message::{Actor, ClaimKey, Draft, QueueName};
-use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
+use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Span, Time};
 use tracing::warn;
@@ -48,7 +49,9 @@ use crate::audit::{self, Record};
 use crate::board::{Board, QueueId};
 use crate::claiming::Claiming as _;
 use crate::core::Core;
+use crate::courses::Courses as _;
 use crate::dead::{CauseId, Edit, Edited, Hastened, Ruling, Verdicts};
+use crate::roster::{Enlist, Enlisted, Feed, NotDone};
 use crate::shelf::{Shelve, Shelved};
 use crate::walls::Walls as _;
 use crate::{
@@ -574,6 +577,22 @@ impl Core for Postgres {
 
     fn shelve(&mut self, wish: &Shelve, now: Time) -> Result<Shelved, StoreError> {
         self.shelve_one(wish, now)
+    }
+
+    fn enlist(&mut self, wish: &Enlist, now: Time) -> Result<Result<Vec<Enlisted>, NotDone>, StoreError> {
+        self.enlist_lines(wish, now)
+    }
+
+    fn feed(&mut self, feed: &Feed, now: Time) -> Result<Result<(), NotDone>, StoreError> {
+        self.feed_all(feed, now)
+    }
+
+    fn strike(&mut self, _: &Tenant, _: &CampaignName, _: usize) -> Result<usize, StoreError> {
+        Ok(0)
+    }
+
+    fn cut(&mut self, tenant: &Tenant, campaign: &CampaignName, now: Time) -> Result<bool, StoreError> {
+        self.cut_off(tenant, campaign, now)
     }
 
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {

@@ -23,11 +23,23 @@ pub enum Shelf {
     Operation = 5,
     /// How far a follower of the events has come.
     Cursor = 6,
+    /// Campaigns, which claims and settlements of their messages change as well; due when somebody must see to them.
+    Campaign = 7,
+    /// How campaigns together use a channel, by its name; of the default tenant, whosever the channel is.
+    Line = 8,
 }
 
 impl Shelf {
-    pub const ALL: [Shelf; 6] =
-        [Shelf::Key, Shelf::Webhook, Shelf::Suppression, Shelf::Decision, Shelf::Operation, Shelf::Cursor];
+    pub const ALL: [Shelf; 8] = [
+        Shelf::Key,
+        Shelf::Webhook,
+        Shelf::Suppression,
+        Shelf::Decision,
+        Shelf::Operation,
+        Shelf::Cursor,
+        Shelf::Campaign,
+        Shelf::Line,
+    ];
 }
 
 /// A document as it stands on its shelf.

@@ -17,7 +17,7 @@ use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
-use pombo_kernel::name::{ChannelName, TemplateName, Tenant};
+use pombo_kernel::name::{CampaignName, ChannelName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Time};
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::audit::{Record, Verified};
 use crate::core::{Core, Reading};
 use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
+use crate::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use crate::{
     Accepted, Answer, Ask, Cancelled, Claimed, Conflict, Filter, Finding, Line, NodeId, Page, Pause, Place,
@@ -327,6 +328,26 @@ impl<C: Core> Store for Shell<C> {
 
     fn shelve(&self, wishes: Vec<Shelve>) -> Answer<'_, Vec<Shelved>> {
         self.work(move |core, now| wishes.iter().map(|wish| core.shelve(wish, now)).collect())
+    }
+
+    fn enlist(&self, wish: Enlist) -> Answer<'_, Result<Vec<Enlisted>, NotDone>> {
+        self.work(move |core, now| core.enlist(&wish, now))
+    }
+
+    fn feed(&self, feed: Feed) -> Answer<'_, Result<(), NotDone>> {
+        self.work(move |core, now| core.feed(&feed, now))
+    }
+
+    fn strike(&self, tenant: Tenant, campaign: CampaignName, max: usize) -> Answer<'_, usize> {
+        self.work(move |core, _| core.strike(&tenant, &campaign, max))
+    }
+
+    fn cut(&self, tenant: Tenant, campaign: CampaignName) -> Answer<'_, bool> {
+        self.work(move |core, now| core.cut(&tenant, &campaign, now))
+    }
+
+    fn recipients(&self, roster: Roster) -> Answer<'_, Vec<Recipient>> {
+        self.read(move |reader| reader.recipients(&roster))
     }
 
     fn doc(&self, shelf: Shelf, tenant: Tenant, id: String) -> Answer<'_, Option<Doc>> {

@@ -14,6 +14,7 @@ pub(crate) mod moving;
 mod pausing;
 mod reader;
 mod receipts;
+mod roster;
 mod rows;
 mod settling;
 mod shelf;
@@ -28,7 +29,7 @@ use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::{IdMaker, MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft, Message, QueueName};
-use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
+use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 use rusqlite::{OptionalExtension, Params, Row, params};
@@ -37,9 +38,11 @@ use crate::audit::{Record, Tip};
 use crate::board::{Board, Fresh, QueueId, rank};
 use crate::claiming::Claiming as _;
 use crate::core::Core;
+use crate::courses::Courses as _;
 use crate::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
+use crate::roster::{Enlist, Enlisted, Feed, NotDone};
 use crate::rows::keyed_hash;
-use crate::shelf::{Shelve, Shelved};
+use crate::shelf::{Shelf, Shelve, Shelved};
 use crate::transition;
 use crate::walls::Walls;
 use crate::{
@@ -126,6 +129,11 @@ impl Sqlite {
         }
         for (place, block) in rows::blocks(&self.file.db)? {
             self.board.put_block(&place, block, Time::default());
+        }
+        for shelf in [Shelf::Campaign, Shelf::Line] {
+            for doc in shelf::every(&self.file.db, shelf)? {
+                self.board.shelved(shelf, &doc.tenant, &doc.id, Some(&doc), Time::default());
+            }
         }
         if life == Life::New {
             self.board.probe_all();
@@ -383,6 +391,22 @@ impl Core for Sqlite {
 
     fn shelve(&mut self, wish: &Shelve, now: Time) -> Result<Shelved, StoreError> {
         self.shelve_one(wish, now)
+    }
+
+    fn enlist(&mut self, wish: &Enlist, now: Time) -> Result<Result<Vec<Enlisted>, NotDone>, StoreError> {
+        self.enlist_lines(wish, now)
+    }
+
+    fn feed(&mut self, feed: &Feed, now: Time) -> Result<Result<(), NotDone>, StoreError> {
+        self.feed_all(feed, now)
+    }
+
+    fn strike(&mut self, tenant: &Tenant, campaign: &CampaignName, max: usize) -> Result<usize, StoreError> {
+        self.strike_some(tenant, campaign, max)
+    }
+
+    fn cut(&mut self, tenant: &Tenant, campaign: &CampaignName, now: Time) -> Result<bool, StoreError> {
+        self.cut_off(tenant, campaign, now)
     }
 
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {

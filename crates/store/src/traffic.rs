@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use pombo_kernel::block::{Block, BlockKind, Gate};
 use pombo_kernel::breaker::Meter;
+use pombo_kernel::campaign::line::LineRules;
 use pombo_kernel::classify::Scope;
 use pombo_kernel::flow::{Budget, Flow, Rate};
 use pombo_kernel::id::MessageKey;
@@ -19,8 +20,20 @@ use pombo_kernel::time::Time;
 
 use crate::{Place, Vitals};
 
-/// How fast messages may go through each channel, where that is bounded.
-pub type Rates = BTreeMap<ChannelName, Rate>;
+/// How messages may go through channels, where that is bounded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// How fast.
+    pub rates: BTreeMap<ChannelName, Rate>,
+    /// What campaigns have to mind.
+    pub lines: BTreeMap<ChannelName, LineRules>,
+}
+
+impl FromIterator<(ChannelName, Rate)> for Rates {
+    fn from_iter<I: IntoIterator<Item = (ChannelName, Rate)>>(rates: I) -> Rates {
+        Rates { rates: rates.into_iter().collect(), lines: BTreeMap::new() }
+    }
+}
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Traffic {
@@ -43,7 +56,7 @@ impl Traffic {
 
     /// Nothing bounds anything.
     pub(crate) fn is_free(&self) -> bool {
-        self.rates.is_empty()
+        self.rates.rates.is_empty()
     }
 
     /// How fast messages may pass a place, where that is bounded.
@@ -55,10 +68,15 @@ impl Traffic {
             _ => None,
         };
         let own = (place.destination.is_none()).then(|| {
-            let said = self.rates.get(&place.channel)?;
+            let said = self.rates.rates.get(&place.channel)?;
             Some(*self.learned.get(&place.channel).unwrap_or(said))
         });
         [ramp, own.flatten()].into_iter().flatten().min()
+    }
+
+    /// What campaigns have to mind on a channel.
+    pub(crate) fn rules(&self, channel: &ChannelName) -> Option<&LineRules> {
+        self.rates.lines.get(channel)
     }
 
     /// Something bounds how fast messages pass a place.

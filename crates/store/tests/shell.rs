@@ -11,11 +11,12 @@ use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, Body, ClaimKey, Draft, Json, Priority, QueueName};
-use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
+use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Time};
 use pombo_store::core::Core;
 use pombo_store::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
+use pombo_store::roster::{Enlist, Enlisted, Feed, NotDone};
 use pombo_store::shelf::{Shelve, Shelved};
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
@@ -281,6 +282,22 @@ impl Core for Unsure {
     }
     fn shelve(&mut self, wish: &Shelve, now: Time) -> Result<Shelved, StoreError> {
         self.core.shelve(wish, now)
+    }
+
+    fn enlist(&mut self, wish: &Enlist, now: Time) -> Result<Result<Vec<Enlisted>, NotDone>, StoreError> {
+        self.core.enlist(wish, now)
+    }
+
+    fn feed(&mut self, feed: &Feed, now: Time) -> Result<Result<(), NotDone>, StoreError> {
+        self.core.feed(feed, now)
+    }
+
+    fn strike(&mut self, tenant: &Tenant, campaign: &CampaignName, max: usize) -> Result<usize, StoreError> {
+        self.core.strike(tenant, campaign, max)
+    }
+
+    fn cut(&mut self, tenant: &Tenant, campaign: &CampaignName, now: Time) -> Result<bool, StoreError> {
+        self.core.cut(tenant, campaign, now)
     }
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
         self.core.expire(max, now)

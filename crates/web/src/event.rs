@@ -68,6 +68,16 @@ pub fn kind(event: Event) -> &'static str {
         Event::PermanentErrorFound => "PermanentErrorDetectedEvent",
         Event::OperationStarted => "operation.started",
         Event::OperationEnded => "operation.ended",
+        Event::CampaignCreated => "campaign.created",
+        Event::CampaignChanged => "campaign.changed",
+        Event::CampaignScheduled => "campaign.scheduled",
+        Event::CampaignStarted => "campaign.started",
+        Event::CampaignPaused => "campaign.paused",
+        Event::CampaignResumed => "campaign.resumed",
+        Event::CampaignCompleted => "campaign.completed",
+        Event::CampaignCancelled => "campaign.cancelled",
+        Event::CampaignRemoved => "campaign.removed",
+        Event::RecipientsListed => "campaign.recipients_listed",
     }
 }
 

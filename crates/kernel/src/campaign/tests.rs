@@ -18,7 +18,7 @@ fn campaign(recipients: u64) -> Campaign {
 fn running(recipients: u64) -> Campaign {
     let mut campaign = campaign(recipients);
     campaign.start(NOW).unwrap();
-    campaign.fed(recipients, 0, NOW);
+    campaign.fed(recipients, 0, 0, NOW);
     campaign
 }
 
@@ -108,7 +108,18 @@ fn a_send_that_does_not_end_is_cut_off_at_the_hard_limit() {
     let mut campaign = running(1);
     assert_eq!(campaign.cut_at(), None);
     campaign.started(Flight { message: message(1), claim: 1, since: NOW }, true);
-    assert_eq!(campaign.due(), Some(NOW + Span::from_secs(420)));
+    let late = NOW + Span::from_secs(420);
+    assert_eq!((campaign.due(), campaign.cut(late - Span::from_millis(1))), (Some(late), None));
+    let (key, turn) = campaign.cut(late).unwrap();
+    assert_eq!((key.message, key.claim), (message(1), ClaimId(1)));
+    assert!(matches!(turn, Turn::Paused(PauseReason::TimeLimit, _)), "{turn:?}");
+    campaign.taken_over(message(1), 2);
+    assert_eq!(
+        campaign.flight.map(|flight| flight.claim),
+        Some(2),
+        "it is still on its way, for all we know"
+    );
+    assert_eq!(campaign.cut(late), None);
 }
 
 #[test] // REQ BK-7
@@ -132,7 +143,7 @@ fn messages_are_made_a_few_ahead_and_again_when_those_run_out() {
     assert_eq!((campaign.appetite(), campaign.due()), (0, None));
     campaign.start(NOW).unwrap();
     assert_eq!((campaign.appetite(), campaign.due()), (16, Some(NOW)));
-    campaign.fed(14, 2, NOW);
+    campaign.fed(14, 2, 0, NOW);
     assert_eq!((campaign.roll.pending, campaign.roll.ahead, campaign.roll.suppressed), (84, 14, 2));
     assert_eq!((campaign.appetite(), campaign.due()), (0, None));
     for n in 1..=7 {

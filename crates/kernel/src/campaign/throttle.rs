@@ -23,7 +23,9 @@ struct Seconds {
 
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum BadThrottle {
-    #[error("throttle_min_seconds must be at least {FLOOR_SECONDS}: a line that sends faster is soon blocked")]
+    #[error(
+        "throttle_min_seconds must be at least {FLOOR_SECONDS}: a line that sends faster is soon blocked"
+    )]
     TooFast,
     #[error("throttle_max_seconds must not be less than throttle_min_seconds")]
     Reversed,
@@ -148,8 +150,14 @@ mod tests {
         assert_eq!(new(Some(f64::NAN), None), Err(BadThrottle::TooFast));
         assert_eq!(new(Some(20.0), Some(10.0)), Err(BadThrottle::Reversed));
         assert_eq!(new(None, Some(f64::INFINITY)), Err(BadThrottle::TooSlow));
-        assert_eq!(new(Some(40.0), None).map(|it| (it.min, it.max)), Ok((Span::from_secs(40), Span::from_secs(40))));
-        assert_eq!(new(None, Some(5.0)).map(|it| (it.min, it.max)), Ok((Span::from_secs(5), Span::from_secs(5))));
+        assert_eq!(
+            new(Some(40.0), None).map(|it| (it.min, it.max)),
+            Ok((Span::from_secs(40), Span::from_secs(40)))
+        );
+        assert_eq!(
+            new(None, Some(5.0)).map(|it| (it.min, it.max)),
+            Ok((Span::from_secs(5), Span::from_secs(5)))
+        );
     }
 
     #[test] // REQ BK-1

@@ -29,6 +29,7 @@ fn setup() -> Setup {
             attempt_timeout: Span::from_secs(30),
             unready: None,
             receipts: None,
+            line: crate::campaign::line::LineRules::default(),
             care: Care::default(),
         };
         (channel.name.clone(), Arc::new(channel))

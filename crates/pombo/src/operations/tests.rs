@@ -124,6 +124,7 @@ impl Bench {
                 block: Default::default(),
                 vitals: Default::default(),
                 reported: false,
+                chance: 0,
             }
         });
         self.store.settle(settlements.collect()).await.unwrap();

@@ -12,7 +12,7 @@ use pombo_kernel::planted::{self, Bug};
 use pombo_kernel::time::Time;
 
 use super::reader::line;
-use super::{Model, Standing};
+use super::{Model, Spot};
 use crate::dead::{
     Act, CauseId, Deed, Edit, Edited, Group, Hastened, Revision, Ruled, Ruling, Verdicts, What, cause_of,
 };
@@ -105,7 +105,7 @@ impl Model {
         #[cfg(feature = "planted")]
         let turn = if planted::is(Bug::PlaceKept) { row.turn } else { turn };
         row.turn = turn;
-        row.standing = if waits { Standing::Waiting } else { Standing::Queued };
+        row.standing = if waits { Spot::Waiting } else { Spot::Queued };
         row.state = State::Pending { due: now };
         let message = row.message.clone();
         self.records.push(transition::reprocessed(&message, round, by, note, now));
@@ -114,6 +114,7 @@ impl Model {
             self.records.pop();
         }
         self.count(&message, Counted::Reprocessed);
+        self.course_reprocessed(&message, now);
     }
 
     pub(super) fn edit(&mut self, edit: &Edit, now: Time) -> Edited {

@@ -11,6 +11,7 @@ use super::{Model, Row, locked};
 use crate::audit::{self, Record, Tip};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
+use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
 use crate::{Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion};
 
@@ -94,6 +95,10 @@ impl Reading for MemoryReader {
 
     fn docs(&mut self, wanted: &Wanted) -> Result<Vec<Doc>, StoreError> {
         Ok(locked(&self.committed).wanted(wanted))
+    }
+
+    fn recipients(&mut self, roster: &Roster) -> Result<Vec<Recipient>, StoreError> {
+        Ok(locked(&self.committed).recipients(roster))
     }
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {

@@ -49,6 +49,11 @@ impl Model {
                 }
             }
         }
+        for gate in self.course_gates(queue, now) {
+            if let Gate::Shut { until } = gate {
+                shut.push(until.unwrap_or(Time::MAX));
+            }
+        }
         match (shut.into_iter().max(), probe) {
             (Some(until), _) => Front::Shut { until: (until < Time::MAX).then_some(until) },
             (None, None) => Front::Open,
@@ -59,7 +64,8 @@ impl Model {
     /// How many messages of a queue may go at once.
     pub(super) fn room(&self, queue: &QueueName, now: Time) -> usize {
         let room = |place: Place| self.traffic.room(&place, self.blocks.get(&place), now);
-        places(queue).map(room).into_iter().min().unwrap_or(usize::MAX)
+        let most = if queue.campaign.is_some() { 1 } else { usize::MAX };
+        places(queue).map(room).into_iter().fold(most, usize::min)
     }
 
     /// These messages set out.

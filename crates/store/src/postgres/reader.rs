@@ -22,6 +22,7 @@ use super::{dead, shelf, sql, templates};
 use crate::audit::{self, Record, Tip, Verified};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
+use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
 use crate::{
     Counted, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion,
@@ -357,6 +358,10 @@ impl Reading for Reader {
     fn docs(&mut self, wanted: &Wanted) -> Result<Vec<Doc>, StoreError> {
         let whose = wanted.tenant.as_ref().map_or(Whose::Everybodys, Whose::Tenant);
         self.one(whose, shelf::some(wanted))?.iter().map(shelf::read).collect()
+    }
+
+    fn recipients(&mut self, _: &Roster) -> Result<Vec<Recipient>, StoreError> {
+        Ok(Vec::new())
     }
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {

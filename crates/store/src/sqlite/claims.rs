@@ -14,6 +14,7 @@ use rusqlite::params;
 use super::{Sqlite, rows, sql};
 use crate::board::{Held, QueueId, rank, rank_of};
 use crate::claiming::{Claiming, Head, NOBODY, ranks_in, told};
+use crate::courses::Courses as _;
 use crate::transition;
 use crate::walls::Walls;
 use crate::{Claimed, NodeId, Settled, StoreError};
@@ -152,6 +153,7 @@ impl Sqlite {
         for mut held in lost {
             self.let_go(held.message.id.key(), now)?;
             self.record(transition::taken_over(&held.message, now));
+            self.course_taken_over(&held.message, claim, now)?;
             (held.claim, held.node, held.at) = (claim, node, now);
             held.probes.clear();
             taken.push((held, None));
@@ -179,6 +181,7 @@ impl Sqlite {
         self.let_go(key.message.key(), now)?;
         self.wait_again(&held, held.due, held.progress.steps, now)?;
         self.record(transition::released(&held.message, now));
+        self.course_released(&held.message, held.progress.steps == 0, now)?;
         Ok(Settled::Done)
     }
 

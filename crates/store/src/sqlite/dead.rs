@@ -13,6 +13,7 @@ use super::settling::{Found, Row};
 use super::{Order, Sqlite, rows, sql};
 use crate::board::{rank, rank_of};
 use crate::core::Core as _;
+use crate::courses::Courses as _;
 use crate::dead::{Act, Cause, CauseId, Edit, Edited, Group, Hastened, Revision, Ruled, Ruling, Verdicts};
 use crate::rows::keyed_hash;
 use crate::shelf::Shelved;
@@ -149,6 +150,7 @@ impl Sqlite {
         }
         self.record(transition::reprocessed(&message, next.round, &ruling.by, explanation, now));
         self.tally(&message.queue, Counted::Reprocessed);
+        self.course_reprocessed(&message, now)?;
         Ok(())
     }
 

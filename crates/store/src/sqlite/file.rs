@@ -10,11 +10,16 @@ use super::{dead, sql};
 use crate::StoreError;
 
 /// Each entry brings the schema from its index to the next number.
-const MIGRATIONS: [&str; 4] =
-    [sql!("migrations/0001"), sql!("migrations/0002"), sql!("migrations/0003"), sql!("migrations/0004")];
+const MIGRATIONS: [&str; 5] = [
+    sql!("migrations/0001"),
+    sql!("migrations/0002"),
+    sql!("migrations/0003"),
+    sql!("migrations/0004"),
+    sql!("migrations/0005"),
+];
 
 /// The schema that this version works with.
-pub(super) const SCHEMA: u32 = 4;
+pub(super) const SCHEMA: u32 = 5;
 const _: () = assert!(SCHEMA as usize == MIGRATIONS.len());
 
 /// The file's name in its folder.

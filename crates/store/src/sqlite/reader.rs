@@ -13,11 +13,12 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::rows::{self, Step, Stored};
-use super::{dead, keyed_hash, moving, shelf, sql, templates};
+use super::{dead, keyed_hash, moving, roster, shelf, sql, templates};
 use crate::audit::{self, Record, Tip, Verified};
 use crate::board::rank;
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
+use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
 use crate::{
     Counted, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion,
@@ -230,6 +231,10 @@ impl Reading for Reader {
 
     fn docs(&mut self, wanted: &Wanted) -> Result<Vec<Doc>, StoreError> {
         shelf::some(&self.db, wanted)
+    }
+
+    fn recipients(&mut self, roster: &Roster) -> Result<Vec<Recipient>, StoreError> {
+        roster::page(&self.db, roster)
     }
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {

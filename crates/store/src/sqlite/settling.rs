@@ -1,5 +1,6 @@
 //! The ends of things: settlements, cancellations, deadlines, and the turn of the next in an order.
 
+use pombo_kernel::campaign::recipient::Standing;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle::{self, Next};
 use pombo_kernel::message::{Actor, FailureReason, Message, Progress, StateName};
@@ -12,6 +13,7 @@ use rusqlite::params;
 use super::rows::{Ending, Step, Stored};
 use super::{Order, Sqlite, rows, sql};
 use crate::board::{rank, rank_of};
+use crate::courses::Courses as _;
 use crate::traffic::places;
 use crate::transition;
 use crate::walls::Walls;
@@ -155,6 +157,7 @@ impl Sqlite {
             actor: None,
         })?;
         self.record(transition::settled(&message, &settlement, now));
+        self.course_settled(&message, &settlement, now)?;
         self.tally(&message.queue, Counted::Attempts);
         self.let_go(key, now)?;
         match &settlement.next {
@@ -247,6 +250,7 @@ impl Sqlite {
             self.records.pop();
         }
         self.tally(&stored.message.queue, Counted::Cancelled);
+        self.course_given_up(&stored.message, Standing::Cancelled, progress.steps == 0, now)?;
         Ok(Cancelled::Done)
     }
 
@@ -297,6 +301,7 @@ impl Sqlite {
                 self.end_waiting(&stored, ready_at, progress, &Ending::Expired, now)?;
                 self.record(transition::expired(&stored.message, now));
                 self.tally(&stored.message.queue, Counted::Failed);
+                self.course_given_up(&stored.message, Standing::Failed, progress.steps == 0, now)?;
                 expired += 1;
             }
         }

@@ -21,18 +21,28 @@ impl Sqlite {
         match &wish.leaf {
             None => {
                 self.write(sql!("doc_delete"), params![shelf, tenant, id])?;
+                self.board.shelved(wish.shelf, &wish.tenant, id, None, now);
             }
-            Some(Leaf { order, topic, due, body }) => {
+            Some(leaf) => {
                 version += 1;
-                let due = due.map(Time::millis);
-                let values = params![shelf, tenant, id, version, order, topic, due, now.millis(), body];
-                self.write(sql!("doc_put"), values)?;
+                let (tenant, id) = (wish.tenant.clone(), wish.id.clone());
+                let doc = Doc { tenant, id, version, updated_at: now, leaf: leaf.clone() };
+                self.write_doc(wish.shelf, &doc)?;
+                self.board.shelved(wish.shelf, &doc.tenant, &doc.id, Some(&doc), now);
             }
         }
         if let Some(record) = &wish.record {
             self.record(record.clone());
         }
         Ok(Shelved::Done { version })
+    }
+
+    pub(super) fn write_doc(&mut self, shelf: Shelf, doc: &Doc) -> Result<(), StoreError> {
+        let Leaf { order, topic, due, body } = &doc.leaf;
+        let (tenant, due, at) = (doc.tenant.as_str(), due.map(Time::millis), doc.updated_at.millis());
+        let values = params![shelf as u8, tenant, doc.id, doc.version, order, topic, due, at, body];
+        self.write(sql!("doc_put"), values)?;
+        Ok(())
     }
 }
 
@@ -60,6 +70,11 @@ pub(super) fn one(
 ) -> Result<Option<Doc>, StoreError> {
     let mut statement = db.prepare_cached(sql!("doc_get"))?;
     Ok(statement.query_row(params![shelf as u8, tenant.as_str(), id], read).optional()?)
+}
+
+/// All documents of a shelf, whoever's.
+pub(super) fn every(db: &Connection, shelf: Shelf) -> Result<Vec<Doc>, StoreError> {
+    rows::all(db, sql!("doc_all"), params![shelf as u8, i64::MAX], read)
 }
 
 pub(super) fn some(db: &Connection, wanted: &Wanted) -> Result<Vec<Doc>, StoreError> {

@@ -330,7 +330,7 @@ fn retries_go_first_as_far_as_their_budget_reaches_and_new_messages_are_not_star
 }
 
 fn ask(w: &mut World<impl Fresh>, rate: Rate) -> usize {
-    let rates: Rates = [("crm".parse::<ChannelName>().unwrap(), rate)].into();
+    let rates: Rates = [("crm".parse::<ChannelName>().unwrap(), rate)].into_iter().collect();
     let ask = Ask { node: ONE, lane: "default".parse().unwrap(), max: 100, rates: Arc::new(rates) };
     let taken = w.core.claim(&ask, w.now).unwrap();
     w.commit();

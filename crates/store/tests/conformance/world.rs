@@ -362,7 +362,16 @@ pub(crate) fn settlement(claimed: &Claimed, end: End, now: Time) -> Settlement {
             _ => "because".into(),
         },
     };
-    Settlement { key: claimed.key, attempt, next, progress, block, vitals: Vitals::default(), reported: true }
+    Settlement {
+        key: claimed.key,
+        attempt,
+        next,
+        progress,
+        block,
+        vitals: Vitals::default(),
+        reported: true,
+        chance: 0,
+    }
 }
 
 /// How many probes failed before the message that was let through as one.

@@ -221,7 +221,7 @@ fn a_probe_whose_node_died_is_followed_by_another() {
 }
 
 fn slowly(rate: Rate) -> Rates {
-    [("crm".parse().unwrap(), rate)].into()
+    [("crm".parse().unwrap(), rate)].into_iter().collect()
 }
 
 /// What one store alone would let through.

@@ -106,6 +106,7 @@ fn outlet(name: &str, kind: ChannelKind, tenant: &str) -> Arc<ChannelSetup> {
         destination: Destination::Fixed("somewhere".into()),
         attempt_timeout: Span::from_secs(30),
         unready: None,
+        line: pombo_kernel::campaign::line::LineRules::default(),
         care: Care::default(),
         receipts: None,
     })

@@ -54,6 +54,7 @@ pub(crate) async fn bury(house: &House, text: &str) -> usize {
         block: Default::default(),
         vitals: Default::default(),
         reported: false,
+        chance: 0,
     });
     house.store.settle(settlements.collect()).await.unwrap();
     claimed.len()

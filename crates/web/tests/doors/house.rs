@@ -18,7 +18,7 @@ use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
-use pombo_kernel::name::{ChannelName, TemplateName, Tenant};
+use pombo_kernel::name::{CampaignName, ChannelName, TemplateName, Tenant};
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
 use pombo_kernel::template::Template;
@@ -26,6 +26,7 @@ use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::Line;
 use pombo_store::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
 use pombo_store::memory::Memory;
+use pombo_store::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use pombo_store::shelf::{Doc, Expect, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::shell::Shell;
 use pombo_store::{
@@ -159,6 +160,21 @@ impl Store for Moody {
         self.key_reads.fetch_add(u64::from(everybody), Ordering::Relaxed);
         self.or(|store| store.docs(wanted))
     }
+    fn enlist(&self, wish: Enlist) -> Answer<'_, Result<Vec<Enlisted>, NotDone>> {
+        self.or(|store| store.enlist(wish))
+    }
+    fn feed(&self, feed: Feed) -> Answer<'_, Result<(), NotDone>> {
+        self.or(|store| store.feed(feed))
+    }
+    fn strike(&self, tenant: Tenant, campaign: CampaignName, max: usize) -> Answer<'_, usize> {
+        self.or(|store| store.strike(tenant, campaign, max))
+    }
+    fn cut(&self, tenant: Tenant, campaign: CampaignName) -> Answer<'_, bool> {
+        self.or(|store| store.cut(tenant, campaign))
+    }
+    fn recipients(&self, roster: Roster) -> Answer<'_, Vec<Recipient>> {
+        self.or(|store| store.recipients(roster))
+    }
     fn block(&self, place: Place, block: Block, by: Actor) -> Answer<'_, ()> {
         self.or(|store| store.block(place, block, by))
     }
@@ -271,6 +287,7 @@ pub(crate) fn setup() -> Setup {
             attempt_timeout: Span::from_secs(30),
             unready: unready.map(str::to_owned),
             receipts: None,
+            line: pombo_kernel::campaign::line::LineRules::default(),
             care: Care::default(),
         };
         (channel.name.clone(), Arc::new(channel))

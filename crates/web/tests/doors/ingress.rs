@@ -107,6 +107,7 @@ fn settlement(claimed: &Claimed, next: Next) -> Settlement {
         block: Default::default(),
         vitals: Default::default(),
         reported: false,
+        chance: 0,
     }
 }
 

@@ -257,6 +257,7 @@ async fn dead_letter(house: &House) -> String {
         block: Default::default(),
         vitals: Default::default(),
         reported: false,
+        chance: 0,
     };
     house.store.settle(vec![settlement]).await.unwrap();
     id

@@ -114,6 +114,7 @@ async fn attempts_and_the_end_are_told() {
         block: Default::default(),
         vitals: Default::default(),
         reported: true,
+        chance: 0,
     };
     house.store.settle(vec![settlement]).await.unwrap();
     let read = house.get(&format!("/v1/messages/{id}")).await.json();

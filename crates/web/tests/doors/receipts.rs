@@ -76,6 +76,7 @@ async fn settle(house: &House, claimed: &Claimed, provider_id: &str) {
         block: Default::default(),
         vitals: Default::default(),
         reported: true,
+        chance: 0,
     };
     house.store.settle(vec![settlement]).await.unwrap();
 }

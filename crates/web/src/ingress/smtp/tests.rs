@@ -292,6 +292,7 @@ fn setup(kind: ChannelKind) -> Setup {
         destination: Destination::Sender { default: "x".into() },
         attempt_timeout: pombo_kernel::time::Span::from_secs(30),
         unready: None,
+        line: pombo_kernel::campaign::line::LineRules::default(),
         care: Care { breaker: breaker::Limits::default(), ..Care::default() },
         receipts: None,
     };

@@ -1,0 +1,2 @@
+-- roster, number
+SELECT standing FROM recipient WHERE roster = ?1 AND number = ?2

@@ -1,0 +1,2 @@
+-- tenant, campaign
+SELECT id FROM roster WHERE tenant = ?1 AND campaign = ?2

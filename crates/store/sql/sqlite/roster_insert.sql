@@ -1,0 +1,2 @@
+-- tenant, campaign
+INSERT INTO roster (tenant, campaign) VALUES (?1, ?2)

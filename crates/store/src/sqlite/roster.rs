@@ -1,0 +1,175 @@
+//! Whom campaigns write to.
+
+use pombo_kernel::campaign::recipient::{Listed, Standing};
+use pombo_kernel::id::{MessageId, MessageKey};
+use pombo_kernel::message::{ClaimKey, Draft, Json, Message};
+use pombo_kernel::name::{CampaignName, Tenant};
+use pombo_kernel::time::Time;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{Sqlite, rows, shelf, sql};
+use crate::StoreError;
+use crate::core::Core as _;
+use crate::courses::{Courses, Placed};
+use crate::roster::{self, Enlisted, Recipient, Roster};
+use crate::shelf::{Doc, Shelf};
+
+impl Courses for Sqlite {
+    fn locked_doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str) -> Result<Option<Doc>, StoreError> {
+        shelf::one(&self.file.db, shelf, tenant, id)
+    }
+
+    fn put_doc(&mut self, shelf: Shelf, doc: &Doc) -> Result<(), StoreError> {
+        self.write_doc(shelf, doc)
+    }
+
+    fn insert_recipients(
+        &mut self,
+        tenant: &Tenant,
+        campaign: &CampaignName,
+        from: u64,
+        lines: &[Listed],
+    ) -> Result<Vec<Enlisted>, StoreError> {
+        let list = match find(&self.file.db, tenant, campaign)? {
+            Some(list) => list,
+            None => {
+                self.write(sql!("roster_insert"), params![tenant.as_str(), campaign.as_str()])?;
+                self.file.db.last_insert_rowid()
+            }
+        };
+        let mut number = from;
+        let mut became = Vec::with_capacity(lines.len());
+        for listed in lines {
+            let (pending, invalid) = (Standing::Pending.code(), Standing::Invalid.code());
+            let line = whole(listed.line);
+            let inserted = match &listed.of {
+                Ok(person) => {
+                    let payload = person.payload.as_ref().map(Json::text);
+                    let (to, key) = (&person.to, &person.key);
+                    let reason = None::<&str>;
+                    let values = params![list, whole(number), line, to, key, payload, pending, reason];
+                    self.write(sql!("recipient_insert"), values)?
+                }
+                Err(no) => {
+                    let nothing = None::<&str>;
+                    let (to, reason) = (&no.to, &no.reason);
+                    let values = params![list, whole(number), line, to, nothing, nothing, invalid, reason];
+                    self.write(sql!("recipient_insert"), values)?
+                }
+            };
+            became.push(match (inserted, &listed.of) {
+                (0, _) => Enlisted::Duplicate,
+                (_, Ok(_)) => Enlisted::Added,
+                (_, Err(_)) => Enlisted::Invalid,
+            });
+            number += inserted as u64;
+        }
+        Ok(became)
+    }
+
+    fn pending_among(
+        &mut self,
+        tenant: &Tenant,
+        campaign: &CampaignName,
+        numbers: &[u64],
+    ) -> Result<Vec<u64>, StoreError> {
+        let list = find(&self.file.db, tenant, campaign)?;
+        let mut pending = Vec::new();
+        for number in numbers {
+            let standing: Option<u8> =
+                self.one(sql!("recipient_standing"), params![list, whole(*number)], |row| row.get(0))?;
+            if standing == Some(Standing::Pending.code()) {
+                pending.push(*number);
+            }
+        }
+        Ok(pending)
+    }
+
+    fn make_messages(&mut self, drafts: &[Draft], now: Time) -> Result<Vec<MessageId>, StoreError> {
+        let accepted = self.accept_all(drafts, now)?;
+        Ok(accepted.into_iter().flatten().map(|accepted| accepted.id).collect())
+    }
+
+    fn place_recipients(
+        &mut self,
+        tenant: &Tenant,
+        campaign: &CampaignName,
+        placed: &[Placed],
+    ) -> Result<(), StoreError> {
+        let list = find(&self.file.db, tenant, campaign)?;
+        for Placed { number, standing, message, reason } in placed {
+            let (key, nonce) = (message.map(|id| id.key().0), message.map(MessageId::nonce));
+            let values = params![list, whole(*number), standing.code(), reason, key, nonce];
+            self.write(sql!("recipient_place"), values)?;
+        }
+        Ok(())
+    }
+
+    fn disown_for_all(&mut self, key: ClaimKey) -> Result<(), StoreError> {
+        self.claims.disown(key);
+        Ok(())
+    }
+
+    fn mark_recipient(&mut self, message: &Message, standing: Standing) -> Result<(), StoreError> {
+        self.write(sql!("recipient_mark"), params![message.id.key().0, standing.code()])?;
+        Ok(())
+    }
+}
+
+impl Sqlite {
+    pub(super) fn strike_some(
+        &mut self,
+        tenant: &Tenant,
+        campaign: &CampaignName,
+        max: usize,
+    ) -> Result<usize, StoreError> {
+        let doc = shelf::one(&self.file.db, Shelf::Campaign, tenant, campaign.as_str())?;
+        if doc.as_ref().is_some_and(|doc| roster::read(doc).is_none_or(|campaign| campaign.has_begun())) {
+            return Ok(0);
+        }
+        let Some(list) = find(&self.file.db, tenant, campaign)? else { return Ok(0) };
+        self.write(sql!("recipient_strike"), params![list, i64::try_from(max).unwrap_or(i64::MAX)])
+    }
+}
+
+/// As SQLite keeps it.
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn find(db: &Connection, tenant: &Tenant, campaign: &CampaignName) -> Result<Option<i64>, StoreError> {
+    let mut statement = db.prepare_cached(sql!("roster_find"))?;
+    Ok(statement.query_row(params![tenant.as_str(), campaign.as_str()], |row| row.get(0)).optional()?)
+}
+
+/// number, line, address, payload, standing, reason, message, nonce
+fn read(row: &Row<'_>) -> rusqlite::Result<Recipient> {
+    let wrong = |column| rusqlite::Error::IntegralValueOutOfRange(column, 0);
+    let payload: Option<String> = row.get(3)?;
+    let payload = payload.map(|text| Json::from_text(text).map_err(|_| wrong(3))).transpose()?;
+    let message = match (row.get(6)?, row.get(7)?) {
+        (Some(key), Some(nonce)) => Some(MessageId::new(MessageKey(key), nonce)),
+        _ => None,
+    };
+    Ok(Recipient {
+        number: row.get::<_, i64>(0)?.unsigned_abs(),
+        line: row.get::<_, i64>(1)?.unsigned_abs(),
+        to: row.get(2)?,
+        payload,
+        standing: Standing::from_code(row.get(4)?).ok_or_else(|| wrong(4))?,
+        reason: row.get(5)?,
+        message,
+    })
+}
+
+pub(super) fn page(db: &Connection, roster: &Roster) -> Result<Vec<Recipient>, StoreError> {
+    let Some(list) = find(db, &roster.tenant, &roster.campaign)? else { return Ok(Vec::new()) };
+    let (after, limit) = (whole(roster.after), i64::try_from(roster.limit).unwrap_or(i64::MAX));
+    match roster.standing {
+        None => rows::all(db, sql!("recipient_page"), params![list, after, limit], read),
+        Some(standing) => {
+            let values = params![list, after, limit, standing.code()];
+            rows::all(db, sql!("recipient_page_by_standing"), values, read)
+        }
+    }
+}
