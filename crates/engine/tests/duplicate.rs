@@ -31,6 +31,7 @@ fn claims() -> ChannelSetup {
         attempt_timeout: Span::from_secs(30),
         unready: None,
         line: pombo_kernel::campaign::line::LineRules::default(),
+        suppressions: pombo_kernel::setup::Suppressions::default(),
         care: Care::default(),
         receipts: None,
     }

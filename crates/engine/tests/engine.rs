@@ -87,6 +87,7 @@ fn setup(on_unknown_outcome: OnUnknownOutcome) -> Arc<Setup> {
         unready: None,
         receipts: None,
         line: pombo_kernel::campaign::line::LineRules::default(),
+        suppressions: pombo_kernel::setup::Suppressions::default(),
         care: Care {
             breaker: breaker::Limits { lasting: Span::ZERO, ..breaker::Limits::default() },
             ..Care::default()
@@ -453,8 +454,8 @@ async fn a_lane_goes_on_after_a_claim_that_failed_for_a_moment() {
     thief.execute_batch("BEGIN IMMEDIATE").unwrap();
     world.clock.0.fetch_add(10_000, Ordering::SeqCst);
     while world.store.health().is_ok() {
-        // The writer waits for the thief as long as it is willing to.
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        // Comes back when the writer has waited for the thief as long as it is willing to.
+        let _ = world.store.heartbeat(NodeId(-1), Time::MAX).await;
     }
     thief.execute_batch("ROLLBACK").unwrap();
     while world.store.health().is_err() {

@@ -38,6 +38,7 @@ fn setup() -> Arc<Setup> {
         unready: None,
         receipts: None,
         line: pombo_kernel::campaign::line::LineRules::default(),
+        suppressions: pombo_kernel::setup::Suppressions::default(),
         care: Care::default(),
     };
     Arc::new(Setup {

@@ -33,6 +33,7 @@ fn it_goes_the_way_of_an_attempt_that_failed_and_blames_nobody() {
         attempt_timeout: Span::from_secs(30),
         unready: None,
         line: pombo_kernel::campaign::line::LineRules::default(),
+        suppressions: pombo_kernel::setup::Suppressions::default(),
         care: Care::default(),
         receipts: None,
     };

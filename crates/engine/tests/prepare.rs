@@ -74,6 +74,7 @@ fn setup() -> Setup {
             unready: None,
             receipts: None,
             line: pombo_kernel::campaign::line::LineRules::default(),
+            suppressions: pombo_kernel::setup::Suppressions::default(),
             care: Care::default(),
         };
         (channel.name.clone(), Arc::new(channel))

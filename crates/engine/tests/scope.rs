@@ -33,6 +33,7 @@ fn held(destination: Destination, reply: Reply) -> Scope {
         attempt_timeout: Span::from_secs(30),
         unready: None,
         line: pombo_kernel::campaign::line::LineRules::default(),
+        suppressions: pombo_kernel::setup::Suppressions::default(),
         care: Care::default(),
         receipts: None,
     };

@@ -12,11 +12,13 @@ use pombo_kernel::dice::Dice;
 use pombo_kernel::guard::Guard;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::{self, Case, Certainty, Failure, Heard, Outcome};
+use pombo_kernel::listing::{Ask, Format, Reader, Terms};
 use pombo_kernel::message::Progress;
 use pombo_kernel::name::Tenant;
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Enhanced, Receipt, Refusal, Reply};
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
+use pombo_kernel::template::{Compiled, Template};
 use pombo_kernel::time::{Span, Time};
 
 fn main() {
@@ -121,6 +123,7 @@ fn setup() -> Setup {
         unready: None,
         receipts: None,
         line: pombo_kernel::campaign::line::LineRules::default(),
+        suppressions: pombo_kernel::setup::Suppressions::default(),
         care: Care::default(),
     };
     Setup {
@@ -142,4 +145,30 @@ fn read_request(bencher: Bencher<'_, '_>, bytes: usize) {
         "x".repeat(bytes)
     );
     bencher.bench_local(|| setup.draft_json(black_box(text.as_bytes()), &tenant, NOW).unwrap());
+}
+
+/// A thousand lines of a campaign's list: cut, addresses judged, and the template filled for each.
+#[divan::bench(args = [ChannelKind::Evolution, ChannelKind::Smtp])]
+fn thousand_recipients(bencher: Bencher<'_, '_>, kind: ChannelKind) {
+    let text =
+        "Olá, {{ nome }}! Sua consulta é em {{ data|date_br }} com {{ medico|default(\"a equipe\") }}.";
+    let template =
+        Template { subject: Some("Consulta".into()), text: Some(text.into()), ..Template::default() };
+    let terms =
+        Terms { kind, template: Compiled::new(template).unwrap(), common: serde_json::Map::default() };
+    let to = |n: u32| match kind {
+        ChannelKind::Smtp => format!("pessoa.{n}@clinica.example"),
+        _ => format!("(11) 9{:04}-{:04}", 8_000 + n / 10_000, n % 10_000),
+    };
+    let head = "to;nome;data;medico\n".to_owned();
+    let list: String =
+        [head].into_iter().chain((0..1_000).map(|n| format!("{};Ana Lima;2026-11-16;\n", to(n)))).collect();
+    bencher.bench_local(|| {
+        let ask = Ask { format: Format::Csv, to: None, delimiter: None, encoding: None };
+        let (mut reader, mut lines) = (Reader::new(ask, terms.clone()), Vec::new());
+        reader.push(black_box(list.as_bytes()), &mut lines).unwrap();
+        reader.finish(&mut lines).unwrap();
+        assert!(lines.len() == 1_000 && lines.iter().all(|line| line.of.is_ok()));
+        lines.len()
+    });
 }

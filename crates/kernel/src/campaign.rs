@@ -3,6 +3,7 @@
 //! A campaign is one document. What claims and settlements do to it is written in the transaction that does them, so
 //! that its pace and its counts are exact, whoever sends and whoever dies meanwhile.
 
+pub mod letter;
 pub mod line;
 pub mod recipient;
 pub mod throttle;
@@ -14,6 +15,8 @@ use crate::block::Gate;
 use crate::id::MessageId;
 use crate::message::{Actor, ClaimId, ClaimKey, slugs};
 use crate::name::{ChannelName, LaneName, TemplateName};
+#[cfg(feature = "planted")]
+use crate::planted;
 use crate::time::{Span, Time};
 use crate::window::Window;
 
@@ -53,6 +56,9 @@ pub struct Campaign {
     pub expires_after: Option<Span>,
     pub created_at: Time,
     pub created_by: Actor,
+    /// When it first ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
     #[serde(flatten)]
     pub state: State,
     #[serde(default)]
@@ -101,6 +107,7 @@ pub enum State {
 
 slugs! {
     /// The states of a campaign, by name.
+    #[schemars(rename = "CampaignState")]
     StateName {
         Draft = 1 "draft",
         Scheduled = 2 "scheduled",
@@ -173,6 +180,9 @@ pub struct Run {
     pub sends: u64,
     /// Attempts that were not the last, each of which needs a send more.
     pub retries: u64,
+    /// Who was reached or given up since.
+    #[serde(default)]
+    pub ends: u64,
     /// What sends and the waits after them took. Waits that we impose for other reasons do not count.
     pub used: Span,
 }
@@ -230,9 +240,43 @@ pub enum Refused {
 }
 
 impl Campaign {
+    /// A draft with nobody on its list, at the usual pace.
+    pub fn new(
+        name: String,
+        (channel, lane): (ChannelName, LaneName),
+        (template, template_version): (TemplateName, u32),
+        created_by: Actor,
+        created_at: Time,
+    ) -> Campaign {
+        Campaign {
+            name,
+            channel,
+            lane,
+            template,
+            template_version,
+            payload: Map::new(),
+            throttle: Throttle::default(),
+            window: None,
+            max_failure_rate: Some(DEFAULT_MAX_FAILURE_RATE),
+            expires_after: None,
+            created_at,
+            created_by,
+            started_at: None,
+            state: State::Draft,
+            roll: Roll::default(),
+            run: Run::default(),
+            flight: None,
+            free_at: Time::default(),
+            recent: Recent::default(),
+            request: None,
+        }
+    }
+
     /// What stands in front of its messages.
     pub fn gate(&self, now: Time) -> Gate {
         let waits = matches!(self.state, State::Draft | State::Scheduled { .. } | State::Paused { .. });
+        #[cfg(feature = "planted")]
+        let waits = waits && !planted::is(planted::Bug::CampaignPauseIgnored);
         if waits || self.flight.is_some() {
             return Gate::Shut { until: None };
         }
@@ -281,8 +325,8 @@ impl Campaign {
 
     /// How long this run may take; a run that has not begun, how long it would be allowed to.
     pub fn limits(&self) -> TimeLimits {
-        let begun = matches!(self.state, State::Running { .. } | State::Paused { .. });
-        let sends = if begun { self.run.sends } else { self.roll.left() };
+        let waits = matches!(self.state, State::Draft | State::Scheduled { .. });
+        let sends = if waits { self.roll.left() } else { self.run.sends };
         self.throttle.limits(sends.saturating_add(self.run.retries))
     }
 
@@ -379,6 +423,7 @@ impl Campaign {
     }
 
     fn run(&mut self, now: Time) {
+        self.started_at = self.started_at.or(Some(now));
         self.state = State::Running { since: now };
         self.run = Run { sends: self.roll.left(), ..Run::default() };
         self.recent = Recent::default();
@@ -444,6 +489,9 @@ impl Campaign {
             self.flight = None;
             self.run.used = self.run.used + now.since(flight.since) + wait;
         }
+        #[cfg(feature = "planted")]
+        let wait =
+            if end == End::Retry && planted::is(planted::Bug::RetryUnpaced) { Span::ZERO } else { wait };
         self.free_at = self.free_at.max(now + wait);
         match end {
             End::Retry => self.run.retries += 1,
@@ -454,6 +502,7 @@ impl Campaign {
     }
 
     fn left_queue(&mut self, failed: bool) {
+        self.run.ends += 1;
         self.roll.queued = self.roll.queued.saturating_sub(1);
         self.roll.sent += u64::from(!failed);
         self.roll.failed += u64::from(failed);
@@ -480,8 +529,13 @@ impl Campaign {
     }
 
     fn complete(&mut self, now: Time) -> Option<Turn> {
-        let over = matches!(self.state, State::Running { .. }) && self.roll.left() == 0;
-        over.then(|| {
+        let open = match self.state {
+            State::Running { .. } => true,
+            // The last send was under way when it was paused.
+            State::Paused { reason, .. } => reason != PauseReason::Cancelling,
+            _ => false,
+        };
+        (open && self.roll.left() == 0).then(|| {
             self.state = State::Completed { finished_at: now };
             Turn::Completed
         })

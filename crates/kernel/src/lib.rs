@@ -19,6 +19,7 @@ pub mod hint;
 pub mod id;
 pub mod kind;
 pub mod lifecycle;
+pub mod listing;
 pub mod mask;
 pub mod message;
 pub mod mime;

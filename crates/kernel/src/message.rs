@@ -158,9 +158,9 @@ impl State {
 
 macro_rules! slugs {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal $slug:literal,)* }) => {
-        $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "snake_case")]
+        $(#[$doc])*
         pub enum $name { $($(#[$vdoc])* $variant = $code,)* }
 
         impl $name {

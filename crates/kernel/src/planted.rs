@@ -41,6 +41,14 @@ pub enum Bug {
     CauseMiscounted,
     /// A ruling is done though the document that it depends on has changed.
     DocumentIgnored,
+    /// A campaign does not wait after a send that is to be tried again.
+    RetryUnpaced,
+    /// Which message of a campaign is on its way is forgotten at a restart.
+    FlightForgotten,
+    /// A campaign makes messages also for those who have one.
+    FedTwice,
+    /// A paused campaign goes on.
+    CampaignPauseIgnored,
 }
 
 thread_local! {

@@ -60,6 +60,9 @@ pub struct Request {
     /// Changes to the channel's retry policy, within its bounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Overrides>,
+    /// Also to somebody on the suppression list, where the channel minds that for every message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub override_suppression: Option<bool>,
     /// The same key and the same request are the same message. HTTP callers give it as a header, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
@@ -75,6 +78,8 @@ pub enum Code {
     ContentNotAccepted,
     TooLarge,
     TimeInPast,
+    /// The recipient is not to be written to.
+    Suppressed,
 }
 
 /// One thing that keeps a message from being accepted: where, why, and what to do about it.
@@ -102,6 +107,8 @@ pub struct Drafted {
     pub draft: Draft,
     /// To be joined with a digest of the request, which is not computed here.
     pub idempotency_key: Option<String>,
+    /// It goes to somebody on the suppression list, too.
+    pub override_suppression: bool,
 }
 
 /// A time this little in the past is now: clocks differ, and requests travel.
@@ -121,11 +128,14 @@ impl Setup {
     pub fn draft_json(&self, json: &[u8], tenant: &Tenant, now: Time) -> Result<Drafted, Refused> {
         let (mut request, mut unread) = Request::read(json)?;
         let idempotency_key = request.idempotency_key.take();
+        let override_suppression = request.override_suppression.unwrap_or(false);
         if let Some(problem) = idempotency_key.as_deref().and_then(bad_idempotency_key) {
             unread.push(problem);
         }
         let found = match self.draft(request, tenant, now) {
-            Ok(draft) if unread.is_empty() => return Ok(Drafted { draft, idempotency_key }),
+            Ok(draft) if unread.is_empty() => {
+                return Ok(Drafted { draft, idempotency_key, override_suppression });
+            }
             Ok(_) => Vec::new(),
             Err(found) => found,
         };
@@ -147,11 +157,7 @@ impl Setup {
     /// template exists is not known here: whoever has the store resolves it, and pins the version.
     pub fn draft(&self, mut request: Request, tenant: &Tenant, now: Time) -> Result<Draft, Vec<Problem>> {
         let mut found = Found::default();
-        let own = |channel: &&Arc<ChannelSetup>| channel.tenant == *tenant && channel.name.as_str() != EVENTS;
-        let channel = self.channels.get(request.channel.as_str()).filter(own);
-        if channel.is_none() {
-            found.problems.push(self.unknown_channel(&request.channel, tenant));
-        }
+        let channel = self.channel_named(&request.channel, tenant).map_err(|it| found.problems.push(it)).ok();
         let mut said = Said::default();
         if request.to.len() > RECIPIENT_BYTES_MAX {
             found.invalid("to", "is longer than 4096 bytes", "give one recipient");
@@ -220,23 +226,30 @@ impl Setup {
 
     fn lane(&self, request: &Request, found: &mut Found) -> Option<LaneName> {
         let Some(asked) = &request.lane else { return Some(self.lane_of(request.kind.as_deref())) };
-        let known = self.lanes.get_key_value(asked.as_str()).map(|(name, _)| name.clone());
-        if known.is_none() {
-            let names = self.lanes.keys().map(LaneName::as_str);
-            found.invalid("lane", format!("there is no lane {}", quoted(asked)), one_of(asked, names));
-        }
-        known
+        self.lane_named(asked).map_err(|problem| found.problems.push(problem)).ok()
     }
 
-    fn unknown_channel(&self, asked: &str, tenant: &Tenant) -> Problem {
-        let own = self.channels.values();
-        let own = own.filter(|channel| channel.tenant == *tenant && channel.name.as_str() != EVENTS);
-        let names = own.map(|channel| channel.name.as_str());
-        let (reason, hint) = match asked {
-            "" => ("is missing".to_owned(), one_of("", names)),
-            _ => (format!("there is no channel {}", quoted(asked)), one_of(asked, names)),
-        };
-        Problem { code: Code::UnknownChannel, field: "channel".into(), reason, hint }
+    /// The lane of that name.
+    pub fn lane_named(&self, asked: &str) -> Result<LaneName, Problem> {
+        let known = self.lanes.get_key_value(asked).map(|(name, _)| name.clone());
+        known.ok_or_else(|| {
+            let reason = format!("there is no lane {}", quoted(asked));
+            let hint = one_of(asked, self.lanes.keys().map(LaneName::as_str));
+            Problem { code: Code::InvalidField, field: "lane".into(), reason, hint }
+        })
+    }
+
+    /// The tenant's channel of that name. One of another tenant is as unknown as one that does not exist.
+    pub fn channel_named(&self, asked: &str, tenant: &Tenant) -> Result<&Arc<ChannelSetup>, Problem> {
+        let own = |channel: &&Arc<ChannelSetup>| channel.tenant == *tenant && channel.name.as_str() != EVENTS;
+        self.channels.get(asked).filter(own).ok_or_else(|| {
+            let names = self.channels.values().filter(own).map(|channel| channel.name.as_str());
+            let (reason, hint) = match asked {
+                "" => ("is missing".to_owned(), one_of("", names)),
+                _ => (format!("there is no channel {}", quoted(asked)), one_of(asked, names)),
+            };
+            Problem { code: Code::UnknownChannel, field: "channel".into(), reason, hint }
+        })
     }
 }
 

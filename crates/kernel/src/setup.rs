@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::breaker;
@@ -53,8 +55,21 @@ pub struct ChannelSetup {
     pub care: Care,
     /// What campaigns have to mind.
     pub line: LineRules,
+    /// Whom the suppression list keeps from being written to.
+    pub suppressions: Suppressions,
     /// How the provider's own reports are told from a stranger's; none are taken without it.
     pub receipts: Option<ReceiptCheck>,
+}
+
+/// Which messages the suppression list stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Suppressions {
+    /// Those of campaigns.
+    #[default]
+    Bulk,
+    /// All but those that say that they go all the same.
+    All,
 }
 
 /// How a channel looks after its destinations.
@@ -67,6 +82,8 @@ pub struct Care {
     pub learns: bool,
     /// How often the provider is asked how it is.
     pub probe_every: Option<Span>,
+    /// Whoever cannot be reached for good stays off the suppression list.
+    pub forgives: bool,
 }
 
 /// Which messages of a channel a fault can be common to.

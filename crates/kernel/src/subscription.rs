@@ -41,6 +41,9 @@ pub struct Subscription {
     pub created_at: Time,
     #[serde(default)]
     pub created_by: String,
+    /// A digest of the request that made it, where that had an idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
     /// What this version does not know.
     #[serde(flatten)]
     pub rest: Map<String, Value>,

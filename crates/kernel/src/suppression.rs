@@ -6,8 +6,11 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::classify::{Rules, Verdict};
 use crate::content::{mailbox, phone};
+use crate::delivery::{Delivery, LastWord};
 use crate::kind::ChannelKind;
+use crate::message::AttemptFailure;
 use crate::time::Time;
 
 /// By which kind of address somebody is not written to: one for all channels that use such addresses.
@@ -75,6 +78,33 @@ words! {
     Complaint = "complaint",
     OptOut = "opt_out",
     Manual = "manual",
+}
+
+impl Reason {
+    /// Why whoever an attempt could not reach is not written to any more, if its failure means that: by the very rule
+    /// that judged it.
+    pub fn of_failure(rules: &Rules, failure: &AttemptFailure) -> Option<Reason> {
+        let decided = failure.rule.as_deref()?;
+        let (_, rule) = rules.iter().find(|(id, _)| *id == decided)?;
+        (rule.suppress && failure.verdict == Verdict::Permanent).then(|| match &*failure.category {
+            "opted_out" => Reason::OptOut,
+            _ => Reason::InvalidRecipient,
+        })
+    }
+
+    /// Why whoever a message was sent to is not written to any more, if what its provider reports means that.
+    pub fn of_report(word: &LastWord) -> Option<Reason> {
+        // `Permanent/NoEmail: …`; a full mailbox is `Transient/…`, and of an `Undetermined` one nobody knows.
+        let for_good = || {
+            let kind = word.detail.as_deref().unwrap_or_default().split(['/', ':']).next();
+            kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("permanent"))
+        };
+        match word.state {
+            Delivery::Complained => Some(Reason::Complaint),
+            Delivery::Bounced if for_good() => Some(Reason::HardBounce),
+            _ => None,
+        }
+    }
 }
 
 /// An entry of the list as it is kept. What a newer version adds is ignored by an older one.
@@ -165,6 +195,49 @@ mod tests {
             (Family::Whatsapp, "a@b.c"),
         ] {
             assert_eq!(shown(family, bad), None, "{bad}");
+        }
+    }
+
+    #[test] // REQ BK-8
+    fn every_rule_that_suppresses_is_known_by_its_id_and_no_other_does() {
+        let (mut suppress, mut spare) = (0, 0);
+        for kind in ChannelKind::ALL {
+            let rules = Rules::for_kind(kind, &[]).unwrap();
+            for (id, rule) in rules.iter() {
+                let failure = AttemptFailure {
+                    verdict: rule.verdict,
+                    category: rule.category.clone(),
+                    code: None,
+                    text: String::new(),
+                    perhaps_sent: false,
+                    rule: Some(id.to_owned()),
+                };
+                let reason = Reason::of_failure(&rules, &failure);
+                assert_eq!(reason.is_some(), rule.suppress, "{id}");
+                *(if rule.suppress { &mut suppress } else { &mut spare }) += 1;
+                if rule.category == "opted_out" {
+                    assert_eq!(reason, Some(Reason::OptOut));
+                }
+                assert_eq!(Reason::of_failure(&rules, &AttemptFailure { rule: None, ..failure }), None);
+            }
+        }
+        assert!(suppress >= 10 && spare >= 100, "{suppress} and {spare}");
+    }
+
+    #[test] // REQ BK-8
+    fn a_bounce_for_good_and_a_complaint_suppress_and_nothing_else_that_is_reported() {
+        let of = |state, detail: Option<&str>| {
+            let detail = detail.map(str::to_owned);
+            Reason::of_report(&LastWord { state, at: Time::default(), detail })
+        };
+        assert_eq!(of(Delivery::Bounced, Some("Permanent/NoEmail: No such user.")), Some(Reason::HardBounce));
+        assert_eq!(of(Delivery::Bounced, Some("Permanent")), Some(Reason::HardBounce));
+        assert_eq!(of(Delivery::Complained, None), Some(Reason::Complaint));
+        for spared in [Some("Transient/MailboxFull: permanent it is not"), Some("Undetermined"), None] {
+            assert_eq!(of(Delivery::Bounced, spared), None, "{spared:?}");
+        }
+        for state in [Delivery::Accepted, Delivery::Failed, Delivery::Delivered, Delivery::Read] {
+            assert_eq!(of(state, Some("Permanent")), None);
         }
     }
 

@@ -11,6 +11,7 @@ mod sandbox;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -177,6 +178,14 @@ impl Compiled {
             content.insert(name.to_owned(), Value::String(text));
         }
         Ok(Value::Object(content))
+    }
+
+    /// The names that it looks up in the payload of a message through a channel of this kind, also where it could do
+    /// without.
+    pub fn variables(&self, kind: ChannelKind) -> BTreeSet<String> {
+        let parts = self.template.body_for(kind).unwrap_or_default();
+        let read = parts.into_iter().filter_map(|(_, part)| self.parts.get_template(part.as_str()).ok());
+        read.flat_map(|part| part.undeclared_variables(false)).collect()
     }
 
     fn fill(&self, part: Part, context: &minijinja::Value, room: usize) -> Result<String, RenderError> {

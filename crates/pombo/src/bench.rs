@@ -3,6 +3,7 @@
 //! Full durability, and every message with its audit records, which are checked afterwards. Nothing is left out
 //! for the sake of speed but the log.
 
+mod campaign;
 mod ground;
 pub(crate) mod meter;
 mod outlet;
@@ -50,6 +51,9 @@ pub(crate) enum Workload {
     /// Messages that fail twice, with 0 to 1 s between attempts
     #[value(name = "W5")]
     Retries,
+    /// W3 beside a campaign on the same channel, many of its messages between two attempts
+    #[value(name = "W6")]
+    Beside,
     /// HTTP in, by batches, and HTTP out to a receiver in this process
     #[value(name = "HTTP")]
     Http,
@@ -86,6 +90,7 @@ pub(crate) struct Sizes {
     pub(crate) backlog: u64,
     pub(crate) ready: u64,
     pub(crate) retry: u64,
+    pub(crate) recipients: u64,
     pub(crate) batch: u64,
     /// Sends under way at once; by default what suits the workload.
     pub(crate) workers: Option<u16>,
@@ -184,6 +189,8 @@ const DRAIN_WORKERS: u16 = 2_000;
 /// As many connections as the webhook channel keeps open to one receiver.
 const HTTP_WORKERS: u16 = 128;
 const HTTP_BATCH: u64 = 100;
+/// Messages of W6's campaign that wait for another attempt.
+const RETRYING: u64 = 1_000;
 const PACE: Duration = Duration::from_millis(5);
 const WARM_UP: u64 = 128;
 const IDLE: Duration = Duration::from_secs(10);
@@ -207,7 +214,8 @@ pub(crate) async fn run(
         Workload::Bulk => bench.bulk().await,
         Workload::Singles => bench.singles().await,
         Workload::Drain => bench.drain("W2", sizes.jobs, 0).await,
-        Workload::Latency => bench.latency().await,
+        Workload::Latency => bench.latency("W3").await,
+        Workload::Beside => bench.latency("W6").await,
         Workload::Backlog => bench.drain("W4", sizes.ready, sizes.backlog).await,
         Workload::Retries => bench.retries().await,
         Workload::Http => bench.http("HTTP", sizes.jobs).await,
@@ -360,17 +368,22 @@ impl Bench<'_> {
         self.ended(line, Arc::new(stand)).await
     }
 
-    async fn latency(&self) -> Result<Line, Trouble> {
+    /// One message each 5 ms; in W6 beside a campaign.
+    async fn latency(&self, name: &'static str) -> Result<Line, Trouble> {
         let jobs = self.sizes.latency;
         let watch = Stopwatch::start();
         let outlet = Arc::new(Outlet::new(Task::time(watch, jobs)));
         let mut stand = self.stand().await?;
+        let beside = (name == "W6").then_some(self.sizes.recipients);
+        if let Some(recipients) = beside {
+            stand.run_campaign(recipients, RETRYING.min(recipients), self.progress).await?;
+        }
         stand.start_engines(&(outlet.clone() as _));
         let stand = Arc::new(stand);
         stand.singles(10_000_000, WARM_UP, self.progress).await?;
         stand.sent(WARM_UP).await?;
         let model = stand.ready_model()?;
-        self.progress.begin("W3 one each 5 ms", jobs);
+        self.progress.begin("one each 5 ms", jobs);
         let mut pace = tokio::time::interval(PACE);
         pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
         let meter = self.plot.meter();
@@ -391,6 +404,11 @@ impl Bench<'_> {
                 done.unwrap_or_else(|error| Err(Trouble::new("a task failed", "INTERNAL").why(error)))?,
             );
         }
+        for number in 0..usize::try_from(jobs).unwrap_or(0) {
+            while outlet.arrived(number).is_none() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
         stand.sent(WARM_UP + jobs).await?;
         let cost = meter.stop();
         let (mut from_return, mut from_call) = (Vec::new(), Vec::new());
@@ -404,7 +422,10 @@ impl Bench<'_> {
         let line = Line {
             return_to_start_ms: Quantiles::of(from_return),
             call_to_start_ms: Quantiles::of(from_call),
-            ..self.line("W3", jobs, cost)
+            backlog: beside,
+            note: beside
+                .map(|_| "beside a campaign of `backlog` recipients, 1,000 of them between two attempts"),
+            ..self.line(name, jobs, cost)
         };
         self.ended(line, stand).await
     }

@@ -4,6 +4,7 @@
 //! to standard error, so that results can be piped.
 
 mod bench;
+mod campaigns;
 mod channels;
 mod classify;
 mod config;
@@ -27,6 +28,7 @@ mod suppressions;
 mod templates;
 pub(crate) mod trouble;
 mod webhooks;
+mod when;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,7 +37,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use pombo_kernel::policy::Profile;
 
 use crate::client::{Client, DEFAULT_SERVER};
-use crate::config::{Config, Environment, Source};
+use crate::config::{Config, Environment, Needs, Source};
 
 pub use self::trouble::{Blame, Trouble};
 
@@ -108,7 +110,12 @@ impl ConfigArgs {
     }
 
     pub(crate) fn load(&self) -> Result<Config, Trouble> {
-        Ok(Config::load(self.source(), &Environment::of_process())?)
+        self.load_for(Needs::Everything)
+    }
+
+    /// The same for a command that uses only a part: what others need may be missing from its environment.
+    pub(crate) fn load_for(&self, needs: Needs) -> Result<Config, Trouble> {
+        Ok(Config::load(self.source(), &Environment::of_process().for_use_of(needs))?)
     }
 }
 
@@ -131,6 +138,9 @@ enum Command {
     /// Follow and cancel work on many messages
     #[command(subcommand)]
     Operations(operations::Verb),
+    /// Write to many people at a pace: from a list to a report
+    #[command(subcommand)]
+    Campaigns(campaigns::Verb),
     /// List, test, hold and release channels
     #[command(subcommand)]
     Channels(channels::Verb),
@@ -177,7 +187,10 @@ pub fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let wrong = error.use_stderr();
-            let _ = error.print();
+            match wrong && std::env::args_os().any(|arg| arg == "--json") {
+                true => misread(&error.to_string()).print(true),
+                false => drop(error.print()),
+            }
             return ExitCode::from(if wrong { 2 } else { 0 });
         }
     };
@@ -191,6 +204,15 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// What the parser of commands says, for whoever asked for JSON.
+fn misread(said: &str) -> Trouble {
+    let mut parts = said.split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    let why = parts.next().unwrap_or_default();
+    let why = why.strip_prefix("error: ").unwrap_or(&why).to_owned();
+    let hint = parts.find(|part| part.starts_with("tip: ") || part.starts_with("Usage: "));
+    Trouble::usage("the command cannot be read").why(why).hint(hint.unwrap_or_default())
+}
+
 fn perform(cli: Cli) -> Result<(), Trouble> {
     let shared = &cli.shared;
     match cli.command {
@@ -201,6 +223,7 @@ fn perform(cli: Cli) -> Result<(), Trouble> {
         Command::Messages(verb) => wait_for(messages::run(verb, shared)),
         Command::Dead(verb) => wait_for(dead::run(verb, shared)),
         Command::Operations(verb) => wait_for(operations::run(verb, shared)),
+        Command::Campaigns(verb) => wait_for(campaigns::run(verb, shared)),
         Command::Channels(verb) => wait_for(channels::run(verb, shared)),
         Command::Templates(verb) => wait_for(templates::run(verb, shared)),
         Command::Suppressions(verb) => wait_for(suppressions::run(verb, shared)),
@@ -253,5 +276,19 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_read_is_a_problem_like_others() {
+        let said =
+            Cli::try_parse_from(["pombo", "events", "--after", "x", "--json"]).unwrap_err().to_string();
+        let trouble = misread(&said);
+        assert_eq!((trouble.code.as_str(), trouble.fault), ("BAD_USAGE", Blame::Usage));
+        let why = trouble.why.unwrap();
+        assert!(why.contains("--after") && why.contains("write the `position` of an event"), "{why}");
+        let discard = Cli::try_parse_from(["pombo", "dead", "discard", "--all", "--canary", "1"]);
+        let said = discard.unwrap_err().to_string();
+        assert!(misread(&said).why.unwrap().contains("unexpected argument '--canary'"), "{said}");
+        assert!(Cli::try_parse_from(["pombo", "dead", "reprocess", "--all", "--canary", "1"]).is_ok());
     }
 }

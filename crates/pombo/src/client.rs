@@ -3,6 +3,7 @@
 //! It keeps one connection, follows no redirect and never repeats a request that may have arrived.
 
 mod events;
+mod pieces;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Body;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use pombo_kernel::time::{Span, Time};
@@ -22,6 +24,7 @@ use tokio_rustls::TlsConnector;
 use url::Url;
 
 pub use self::events::{Events, Told};
+pub use self::pieces::{Answer, Pieces};
 
 /// Where a server listens unless it was told otherwise.
 pub const DEFAULT_SERVER: &str = "http://127.0.0.1:7662";
@@ -62,6 +65,9 @@ pub struct Refusal {
     /// How long to wait before another try is worth it.
     #[serde(skip)]
     pub retry_after: Option<Span>,
+    /// Whatever else it says, by name.
+    #[serde(flatten)]
+    pub rest: serde_json::Map<String, serde_json::Value>,
 }
 
 /// One field that cannot be accepted.
@@ -298,7 +304,7 @@ impl Client {
         Err(ClientError::Refused(Box::new(refusal(head.status, &body, seconds))))
     }
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, ClientError> {
+    async fn connect<B: Sent>(&self) -> Result<SendRequest<B>, ClientError> {
         match tokio::time::timeout(CONNECT_TIMEOUT, self.dial()).await {
             Ok(Ok(line)) => Ok(line),
             Ok(Err(why)) => Err(self.unreachable(why)),
@@ -306,7 +312,7 @@ impl Client {
         }
     }
 
-    async fn dial(&self) -> Result<SendRequest<Full<Bytes>>, String> {
+    async fn dial<B: Sent>(&self) -> Result<SendRequest<B>, String> {
         let host = self.base.host_str().unwrap_or_default();
         let port = self.base.port_or_known_default().unwrap_or(80);
         let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -331,7 +337,15 @@ impl Client {
     }
 }
 
-async fn start<T>(stream: T) -> Result<SendRequest<Full<Bytes>>, String>
+/// What a request can carry.
+trait Sent: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static {}
+
+impl<B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static> Sent
+    for B
+{
+}
+
+async fn start<T, B: Sent>(stream: T) -> Result<SendRequest<B>, String>
 where
     T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {

@@ -6,6 +6,9 @@
 pub mod camunda;
 pub mod channel;
 mod environment;
+mod line;
+#[cfg(test)]
+mod line_tests;
 mod problem;
 mod section;
 pub mod smtp;
@@ -28,6 +31,7 @@ use pombo_kernel::policy::{Delays, Overrides, Policy, Profile};
 use pombo_kernel::secret::Secret;
 use pombo_kernel::setup::{self, ChannelSetup, Destination, EVENTS, LaneSetup, Setup};
 use pombo_kernel::time::Span;
+use pombo_kernel::window::{Window, Zone};
 use pombo_store::postgres::Target;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -35,13 +39,14 @@ use toml::{Table, Value};
 
 pub use self::camunda::{Camunda7, Camunda8};
 pub use self::channel::Channel;
-pub use self::environment::Environment;
+pub use self::environment::{Environment, Needs};
 pub use self::problem::{Problem, Problems};
 pub(crate) use self::problem::{listed, suggestion};
 pub use self::smtp::Smtp;
 
 use self::channel::Common;
 use self::environment::joined;
+use self::line::Hours;
 use self::section::Reading;
 
 /// A commented file with every key, which is itself a valid configuration.
@@ -77,6 +82,8 @@ pub struct Config {
     pub channels: BTreeMap<ChannelName, Channel>,
     /// Every policy that there is, built in or not, with its changes.
     pub policies: BTreeMap<PolicyName, Policy>,
+    /// Whose midnight ends a day.
+    pub time_zone: Zone,
     pub limits: Limits,
     pub server: Server,
     pub smtp: Smtp,
@@ -111,6 +118,12 @@ struct File {
     /// Retry policies, by name: changes to a built-in one, or one of your own.
     #[schemars(default)]
     policies: BTreeMap<PolicyName, Overrides>,
+    /// Hours in which campaigns may send, by name, for channels to name.
+    #[schemars(default)]
+    windows: BTreeMap<String, Window>,
+    /// The time zone of hours that name none, and whose midnight ends a day.
+    #[schemars(default)]
+    time_zone: Zone,
     /// How large things may be.
     #[schemars(default)]
     limits: Limits,
@@ -132,9 +145,21 @@ struct File {
     camunda7: Option<Camunda7>,
 }
 
-const SECTIONS: [&str; 12] = [
-    "profile", "lanes", "routes", "channels", "policies", "limits", "server", "smtp", "store", "events",
-    "camunda8", "camunda7",
+const SECTIONS: [&str; 14] = [
+    "profile",
+    "lanes",
+    "routes",
+    "channels",
+    "policies",
+    "windows",
+    "time_zone",
+    "limits",
+    "server",
+    "smtp",
+    "store",
+    "events",
+    "camunda8",
+    "camunda7",
 ];
 
 /// Sections that have a place in the file, but no effect in this version. Better refused than ignored.
@@ -250,6 +275,7 @@ impl Events {
             retry: Overrides::default(),
             rules: Vec::new(),
             breaker: breaker::Limits::default(),
+            window: None,
             settings: channel::Settings::Webhook(settings),
         }
     }
@@ -297,13 +323,14 @@ impl Config {
             table.insert("channels".into(), Value::Table(unconfigured(environment, &mut reading)));
         }
         let Reading { origins, problems } = &mut reading;
-        environment::override_with(&mut table, environment, &["profile"], origins, problems);
+        environment::override_with(&mut table, environment, &["profile", "time_zone"], origins, problems);
 
         let profile = read_profile(&mut reading, table.remove("profile"), source.profile);
         let lanes = read_lanes(&mut reading, table.remove("lanes"));
         let routes = read_routes(&mut reading, table.remove("routes"), &lanes);
         let policies = read_policies(&mut reading, table.remove("policies"), profile);
-        let channels = read_channels(&mut reading, table.remove("channels"), &folder);
+        let hours = Hours::read(&mut reading, table.remove("time_zone"), table.remove("windows"));
+        let channels = read_channels(&mut reading, table.remove("channels"), &hours, &folder);
         check_channel_policies(&mut reading, &channels, &policies);
         let limits = read_limits(&mut reading, table.remove("limits"));
         let server = table.remove("server").and_then(|value| reading.table("server", value));
@@ -320,6 +347,7 @@ impl Config {
             }
         }
         let Problems(mut problems) = reading.problems;
+        problems.retain(|problem| !reading.origins.forgiven(&problem.path));
         if !problems.is_empty() {
             problems.sort();
             problems.dedup();
@@ -332,6 +360,7 @@ impl Config {
             routes,
             channels,
             policies,
+            time_zone: hours.time_zone,
             limits,
             server,
             smtp,
@@ -395,7 +424,8 @@ impl Config {
                 attempt_timeout: channel.common.attempt_timeout,
                 unready: channel.unready(),
                 receipts: channel.receipts(),
-                line: pombo_kernel::campaign::line::LineRules::default(),
+                line: line::rules(&channel, &self.time_zone),
+                suppressions: channel.common.suppressions,
                 care: channel.care(),
             };
             (name, Arc::new(setup))
@@ -594,6 +624,7 @@ fn check_policy(reading: &mut Reading, path: &str, policy: &Policy) {
 fn read_channels(
     reading: &mut Reading,
     value: Option<Value>,
+    hours: &Hours,
     folder: &Path,
 ) -> BTreeMap<ChannelName, Channel> {
     let mut channels = BTreeMap::new();
@@ -602,7 +633,7 @@ fn read_channels(
             reserved(reading);
             continue;
         }
-        if let Some(channel) = channel::read(reading, &format!("channels.{name}"), table, folder) {
+        if let Some(channel) = channel::read(reading, &format!("channels.{name}"), table, hours, folder) {
             channels.insert(name, channel);
         }
     }

@@ -25,7 +25,7 @@ use crate::config::channel::Settings;
 use crate::config::{Config, Environment, Source};
 use crate::node::{self, Node, Parts, Place, Roles};
 use crate::providers::{Behaviour, Providers};
-use cast::{ACTS, Act};
+use cast::{ACTS, Act, SHOW};
 
 /// The demonstration's configuration: what a real one would be, in a hurry.
 const CONFIG: &str = r#"
@@ -85,6 +85,8 @@ pub(crate) struct Stage {
     client: Client,
     dice: Dice,
     sent_in: usize,
+    /// The id of the campaign.
+    pub(crate) campaign: String,
 }
 
 impl Stage {
@@ -113,7 +115,16 @@ impl Stage {
                 .call(http::Method::PUT, &format!("/v1/templates/{name}"), Payload::json(&json!(template)))
                 .await?;
         }
-        Ok(Stage { node, key, providers, client, dice: Dice::seeded(clock::seed()), sent_in: 0 })
+        let campaign = campaign(&client).await?;
+        Ok(Stage { node, key, providers, client, dice: Dice::seeded(clock::seed()), sent_in: 0, campaign })
+    }
+
+    /// Lets the campaign begin.
+    pub(crate) async fn begin(&self) -> Result<(), Trouble> {
+        self.client
+            .post(&format!("/v1/campaigns/{}/start", self.campaign), Payload::json(&json!({})))
+            .await?;
+        Ok(())
     }
 
     /// Hands one message in at the front door, as a producer would. First one of each kind, then by chance.
@@ -154,6 +165,24 @@ impl Stage {
         self.providers.stop().await;
         Ok(stopped?)
     }
+}
+
+/// Makes the campaign, at the fastest pace that there is.
+async fn campaign(client: &Client) -> Result<String, Trouble> {
+    let post = async |path: &str, body| client.post(path, Payload::json(&body)).await;
+    let template = Payload::json(&json!({"whatsapp": SHOW.says}));
+    client.put(&format!("/v1/templates/{}", SHOW.template), template).await?;
+    let spared = json!({"kind": "whatsapp", "recipient": SHOW.spared, "reason": "opt_out"});
+    post("/v1/suppressions", spared).await?;
+    let campaign = json!({
+        "name": SHOW.name, "channel": "whatsapp", "template": SHOW.template,
+        "throttle_min_seconds": 3, "throttle_max_seconds": 4,
+    });
+    let made = post("/v1/campaigns", campaign).await?;
+    let id = made["id"].as_str().unwrap_or_default().to_owned();
+    let list: Vec<_> = SHOW.audience.iter().map(|(to, name, _)| json!({"to": to, "nome": name})).collect();
+    post(&format!("/v1/campaigns/{id}/recipients"), json!(list)).await?;
+    Ok(id)
 }
 
 /// The address, if nobody has it; else another port of the same machine.

@@ -280,12 +280,17 @@ impl Pombo {
         let idempotency = key.map(|key| {
             pombo_web::idempotency(key, &serde_json::to_vec(&request).expect("a request is writable"))
         });
+        let minds_list = !request.override_suppression.unwrap_or(false);
         let mut draft =
             self.setup.draft(request, &Tenant::default(), self.clock.now()).map_err(SendError::Refused)?;
         draft.idempotency = idempotency;
         let found =
             pombo_web::pin_templates(&*self.store, &self.setup, std::slice::from_mut(&mut draft)).await?;
-        let problems: Vec<_> = found.into_iter().flatten().collect();
+        let mut problems: Vec<_> = found.into_iter().flatten().collect();
+        if problems.is_empty() && minds_list {
+            let draft = std::slice::from_ref(&draft);
+            problems.extend(pombo_web::suppression::stops(&*self.store, &self.setup, draft).await?);
+        }
         if !problems.is_empty() {
             return Err(SendError::Refused(problems));
         }
@@ -391,7 +396,7 @@ fn own(channel: Arc<dyn Channel>, handling: Handling, name: &str) -> Result<conf
     })?;
     let common = Common { policy, on_unknown_outcome, attempt_timeout, ..Common::default() };
     let breaker = Default::default();
-    Ok(config::Channel { common, retry, rules, breaker, settings: Settings::Own(channel) })
+    Ok(config::Channel { common, retry, rules, breaker, window: None, settings: Settings::Own(channel) })
 }
 
 fn chosen(lanes: &[String], config: &Config) -> Result<Vec<LaneName>, Problems> {

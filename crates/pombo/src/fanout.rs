@@ -1,10 +1,8 @@
 //! Events on their way to webhooks: follows the audit, and hands in one message for each event and webhook.
 //!
-//! How far it has come is a document. Messages are handed in before it moves on, and under a key that makes a repeat
-//! harmless, so that after any interruption every event is told. Of several nodes one at a time does this, for as long
-//! as a lease in the same document lasts; two that believe to have it do the same work twice, and no harm comes of it.
+//! Messages are handed in before the place in the audit moves on, and under a key that makes a repeat harmless, so that
+//! after any interruption every event is told.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,33 +12,28 @@ use pombo_kernel::message::Draft;
 use pombo_kernel::name::Tenant;
 use pombo_kernel::setup::{EVENTS, Setup};
 use pombo_kernel::subscription::Subscription;
-use pombo_kernel::time::{Clock, Span, Time};
+use pombo_kernel::time::Clock;
 use pombo_store::audit::{Event, Record};
-use pombo_store::shelf::{Expect, Leaf, Pick, Shelf, Shelve, Shelved, Wanted};
-use pombo_store::{Line, Store, StoreError};
+use pombo_store::shelf::{Pick, Shelf, Wanted};
+use pombo_store::{Store, StoreError};
 use pombo_web::{event, webhook};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-/// Records that are looked at together.
-const AT_ONCE: usize = 500;
+use crate::follower::{AT_ONCE, Follower, Following, Rest, Turn};
+
+/// Messages that are read together: each may be large.
+const MESSAGES: usize = 32;
 /// Messages that are handed in together.
 const GROUP: usize = 512;
 /// Webhooks of all tenants. Beyond it the oldest ones are told nothing, and the log says so.
 const WEBHOOKS_MAX: usize = 10_000;
-/// How long one node follows for all, unless it says so again.
-const LEASE: Span = Span::from_secs(3);
 /// A busy store moves all the time: there is at most one round in this time, ...
 const PACE: Duration = Duration::from_millis(50);
 /// ... and in this time while nobody wants to be told anything.
 const IDLE_PACE: Duration = Duration::from_secs(1);
-/// The place is noted after so many records for which nobody had to be told.
-const NOTE_AFTER: u64 = 5_000;
-/// How long to wait when the store cannot be used.
-const TROUBLE: Duration = Duration::from_secs(1);
 /// Where the place is kept.
 const CURSOR: &str = "webhooks";
 
@@ -61,109 +54,51 @@ impl Fanout {
         clock: Arc<dyn Clock>,
         seed: u64,
     ) -> Fanout {
-        let holder = Dice::seeded(seed).next_u64();
-        Fanout(tokio::spawn(async move {
-            let mut news = store.watch();
-            let mut work = Work { store, setup, clock, holder, webhooks: None, lead: None };
-            loop {
-                news.mark_unchanged();
-                let wait = match work.round().await {
-                    Ok(Rest::None) => continue,
-                    Ok(Rest::Until(span)) => {
-                        sleep(span.to_std()).await;
-                        continue;
-                    }
-                    Ok(Rest::News(pace)) => pace,
-                    Err(StoreError::Closed | StoreError::Broken(_)) => return,
-                    Err(error) => {
-                        debug!(%error, "events wait to be told");
-                        (work.lead, work.webhooks) = (None, None);
-                        sleep(TROUBLE).await;
-                        continue;
-                    }
-                };
-                if news.changed().await.is_err() {
-                    return;
-                }
-                sleep(wait).await;
-            }
-        }))
+        let follower = Follower::new(Arc::clone(&store), CURSOR, Dice::seeded(seed).next_u64());
+        Fanout(tokio::spawn(Work { store, setup, clock, follower, webhooks: None }.run()))
     }
-}
-
-/// What to do after a round.
-enum Rest {
-    /// There is more.
-    None,
-    /// Somebody else does it, for so long at least.
-    Until(Span),
-    /// All is told: wait for news, and then a little for more of it.
-    News(Duration),
-}
-
-/// How far events have been told, and who tells them until when. Kept as a document.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Cursor {
-    /// Everything before is told.
-    position: u64,
-    #[serde(default)]
-    holder: u64,
-    #[serde(default)]
-    until: Time,
-}
-
-/// The cursor as this node last wrote it.
-#[derive(Clone, Copy)]
-struct Lead {
-    version: u32,
-    cursor: Cursor,
-    /// How far it has come since, without anything that had to be told.
-    reached: u64,
 }
 
 struct Work {
     store: Arc<dyn Store>,
     setup: watch::Receiver<Arc<Setup>>,
     clock: Arc<dyn Clock>,
-    holder: u64,
+    follower: Follower,
     /// As they were read last; none if they have to be read anew.
     webhooks: Option<Vec<(Tenant, String, Subscription)>>,
-    lead: Option<Lead>,
 }
 
-impl Work {
+impl Following for Work {
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    fn forget(&mut self) {
+        self.webhooks = None;
+        self.follower.forget();
+    }
+
     async fn round(&mut self) -> Result<Rest, StoreError> {
         let webhooks = self.webhooks().await?;
         let Some(first) = webhooks.iter().filter(|it| it.2.disabled.is_none()).map(|it| it.2.since).min()
         else {
             // Whoever subscribes says from where on, so that nothing has to be followed until then.
-            (self.webhooks, self.lead) = (None, None);
+            self.forget();
             return Ok(Rest::News(IDLE_PACE));
         };
         let now = self.clock.now();
-        let (lead, webhooks) = match self.lead.filter(|lead| lead.cursor.until > now) {
-            Some(lead) => (lead, webhooks),
-            None => {
-                // A sign of more to do, before anything is written for it.
-                let end = *self.store.watch().borrow();
-                if self.lead.is_some_and(|lead| lead.reached >= end) {
-                    return Ok(Rest::News(PACE));
-                }
-                match self.take_lead(first, now).await? {
-                    Ok(lead) => {
-                        // Somebody else may have followed what was changed until now.
-                        self.webhooks = None;
-                        (lead, self.webhooks().await?)
-                    }
-                    Err(wait) => return Ok(Rest::Until(wait)),
-                }
+        let webhooks = match self.follower.turn(first, now).await? {
+            Turn::Kept => webhooks,
+            Turn::Taken => {
+                // Somebody else may have followed what was changed until now.
+                self.webhooks = None;
+                self.webhooks().await?
             }
+            Turn::Idle => return Ok(Rest::News(PACE)),
+            Turn::Others(wait) => return Ok(Rest::Until(wait)),
         };
-        let records = self.store.audit(lead.reached, AT_ONCE).await?;
-        let Some((last, _)) = records.last() else {
-            self.lead = Some(lead);
-            return Ok(Rest::News(PACE));
-        };
+        let records = self.follower.records().await?;
+        let Some((last, _)) = records.last() else { return Ok(Rest::News(PACE)) };
         let next = last + 1;
         let changed = |record: &Record| matches!(record.event, Event::WebhookPut | Event::WebhookRemoved);
         let webhooks = match records.iter().any(|(_, record)| changed(record)) {
@@ -175,16 +110,15 @@ impl Work {
             false => webhooks,
         };
         let told = self.tell(&records, &webhooks).await?;
-        let moved = Lead { reached: next, ..lead };
-        self.lead = if told > 0 || next - lead.cursor.position >= NOTE_AFTER {
+        if told > 0 {
             debug!(told, position = next, "events handed in");
-            self.note(moved, now).await?
-        } else {
-            Some(moved)
-        };
+        }
+        self.follower.moved(next, told > 0, now).await?;
         Ok(if records.len() == AT_ONCE { Rest::None } else { Rest::News(PACE) })
     }
+}
 
+impl Work {
     async fn webhooks(&mut self) -> Result<Vec<(Tenant, String, Subscription)>, StoreError> {
         if let Some(webhooks) = &self.webhooks {
             return Ok(webhooks.clone());
@@ -202,42 +136,6 @@ impl Work {
         let read: Vec<_> = docs.into_iter().filter_map(read).collect();
         self.webhooks = Some(read.clone());
         Ok(read)
-    }
-
-    /// Becomes the one who tells, or says how long somebody else is. What nobody subscribed to is passed over.
-    async fn take_lead(&mut self, first: u64, now: Time) -> Result<Result<Lead, Span>, StoreError> {
-        let doc = self.store.doc(Shelf::Cursor, Tenant::default(), CURSOR.to_owned()).await?;
-        let kept = doc.as_ref().and_then(|doc| serde_json::from_str::<Cursor>(&doc.leaf.body).ok());
-        let kept = kept.unwrap_or_default();
-        // One that ends much later than any lease is of a clock that was wrong.
-        let left = kept.until.since(now);
-        if kept.holder != self.holder && left > Span::ZERO && left <= LEASE {
-            return Ok(Err(left));
-        }
-        let version = doc.map_or(0, |doc| doc.version);
-        let own = self.lead.filter(|lead| lead.version == version).map_or(0, |lead| lead.reached);
-        let reached = kept.position.max(first).max(own);
-        let lead = Lead { version, cursor: kept, reached };
-        Ok(self.note(lead, now).await?.ok_or(LEASE))
-    }
-
-    /// Writes down how far it has come and that this node goes on; none if somebody else has done so.
-    async fn note(&self, lead: Lead, now: Time) -> Result<Option<Lead>, StoreError> {
-        let cursor = Cursor { position: lead.reached, holder: self.holder, until: now + LEASE };
-        let body = serde_json::to_string(&cursor).unwrap_or_default();
-        let wish = Shelve {
-            shelf: Shelf::Cursor,
-            tenant: Tenant::default(),
-            id: CURSOR.to_owned(),
-            expect: if lead.version == 0 { Expect::Nothing } else { Expect::Version(lead.version) },
-            leaf: Some(Leaf { order: 0, topic: None, due: None, body }),
-            record: None,
-        };
-        match self.store.shelve(vec![wish]).await?.pop() {
-            Some(Shelved::Done { version }) => Ok(Some(Lead { version, cursor, reached: lead.reached })),
-            Some(Shelved::Conflict(_)) => Ok(None),
-            None => Err(StoreError::Closed),
-        }
     }
 
     /// Hands in what has to be told of these records; how much that was.
@@ -264,13 +162,16 @@ impl Work {
                 wanted.push((told, who));
             }
         }
-        let lines = self.lines(wanted.iter().filter_map(|((_, record), _)| record.message).collect()).await?;
         let mut drafts: Vec<Draft> = Vec::new();
-        for ((position, record), who) in wanted {
-            let line = record.message.and_then(|id| lines.get(&id));
-            let told = event::told(*position, record, line);
-            let to = who.into_iter().map(|nth| &webhooks[nth]);
-            drafts.extend(to.map(|(tenant, id, _)| event::delivery(tenant, id, &told)));
+        for some in wanted.chunks(MESSAGES) {
+            let ids = some.iter().filter_map(|((_, record), _)| record.message);
+            let lines = event::lines(&*self.store, ids).await?;
+            for ((position, record), who) in some {
+                let line = record.message.and_then(|id| lines.get(&id));
+                let told = event::told(*position, record, line);
+                let to = who.iter().map(|nth| &webhooks[*nth]);
+                drafts.extend(to.map(|(tenant, id, _)| event::delivery(tenant, id, &told)));
+            }
         }
         let count = drafts.len();
         for group in drafts.chunks(GROUP) {
@@ -293,13 +194,6 @@ impl Work {
         }
         Ok(())
     }
-
-    async fn lines(&self, mut ids: Vec<MessageId>) -> Result<HashMap<MessageId, Line>, StoreError> {
-        ids.sort_unstable();
-        ids.dedup();
-        let lines = if ids.is_empty() { Vec::new() } else { self.store.lines(ids).await? };
-        Ok(lines.into_iter().map(|line| (line.message.id, line)).collect())
-    }
 }
 
 /// The message by which a receiver said that it wants no more, if it did.
@@ -321,12 +215,15 @@ mod tests {
     use pombo_kernel::name::ChannelName;
     use pombo_kernel::secret::Secret;
     use pombo_kernel::subscription::Signer;
+    use pombo_kernel::time::Time;
     use pombo_store::Filter;
     use pombo_store::memory::Memory;
+    use pombo_store::shelf::{Expect, Shelve};
     use pombo_store::shell::Shell;
 
     use super::*;
     use crate::config::{Config, Environment, Source};
+    use crate::follower::{Cursor, LEASE};
 
     #[derive(Debug)]
     struct Hands(AtomicI64);
@@ -355,7 +252,8 @@ mod tests {
 
         fn node(&self, holder: u64) -> Work {
             let (store, setup, clock) = (Arc::clone(&self.store), self.setup.clone(), self.clock.clone());
-            Work { store, setup, clock, holder, webhooks: None, lead: None }
+            let follower = Follower::new(Arc::clone(&store), CURSOR, holder);
+            Work { store, setup, clock, follower, webhooks: None }
         }
 
         async fn subscribe(&self, id: &str) {
@@ -369,6 +267,7 @@ mod tests {
                 since: *self.store.watch().borrow(),
                 created_at: self.clock.now(),
                 created_by: String::new(),
+                request: None,
                 rest: serde_json::Map::new(),
             };
             let (tenant, now) = (Tenant::default(), self.clock.now());

@@ -11,6 +11,7 @@ use pombo_kernel::setup::{EVENTS, Setup};
 use pombo_store::postgres::inbox::{Decide, Inbox, Judged, Request};
 use pombo_store::{Store, StoreError};
 use pombo_web::pin_templates;
+use pombo_web::suppression::stops;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -124,11 +125,21 @@ async fn judge(store: &dyn Store, setup: &Setup, requests: Vec<Request>) -> Resu
     let mut judged: Vec<Judged> = requests.into_iter().map(judge).collect();
     let mut drafts: Vec<Draft> = judged.iter().filter_map(|(_, verdict)| verdict.clone().ok()).collect();
     let found = pin_templates(store, setup, &mut drafts).await?;
-    let verdicts = judged.iter_mut().map(|(_, verdict)| verdict).filter(|verdict| verdict.is_ok());
-    for (verdict, (draft, problem)) in verdicts.zip(drafts.into_iter().zip(found)) {
+    let sound = judged.iter_mut().filter(|(_, verdict)| verdict.is_ok());
+    for ((request, verdict), (draft, problem)) in sound.zip(drafts.into_iter().zip(found)) {
+        let problem = match problem {
+            None => stops(store, setup, std::slice::from_ref(&draft)).await?.filter(|_| !overrides(request)),
+            problem => problem,
+        };
         *verdict = problem.map_or(Ok(draft), |problem| Err(said(&problem)));
     }
     Ok(judged)
+}
+
+/// Whether it goes to somebody on the suppression list, too.
+fn overrides(request: &Request) -> bool {
+    let read = pombo_kernel::request::Request::read(request.json.as_bytes());
+    read.is_ok_and(|(request, _)| request.override_suppression == Some(true))
 }
 
 /// Times count from when the application asked, however long nobody has looked.

@@ -61,11 +61,13 @@ pub mod cli;
 pub mod client;
 #[doc(hidden)]
 pub mod clock;
+mod conductor;
 #[doc(hidden)]
 pub mod config;
 mod demo;
 mod embed;
 mod fanout;
+mod follower;
 mod inbox;
 #[doc(hidden)]
 pub mod log;
@@ -73,7 +75,9 @@ pub mod log;
 pub mod node;
 mod operations;
 mod providers;
+mod rounds;
 mod submission;
+mod suppressor;
 #[doc(hidden)]
 pub mod templates;
 

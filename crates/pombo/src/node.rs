@@ -30,11 +30,13 @@ use tracing::{info, warn};
 
 use crate::camunda::{Desk, Workers};
 use crate::clock::{self, SteadyClock, SystemClock};
+use crate::conductor::Conductor;
 use crate::config::{Config, Environment, Problems};
 use crate::fanout::Fanout;
 use crate::inbox::Clerk;
 use crate::operations::Foreman;
 use crate::submission::Submission;
+use crate::suppressor::Suppressor;
 
 pub use pombo_store::home::Home as Place;
 
@@ -45,7 +47,8 @@ pub enum NodeRole {
     Api,
     /// Claims messages, sends them, and takes over what dead nodes left
     Worker,
-    /// Looks after the database, takes in what SQL functions left, does operations, and asks providers how they are
+    /// Looks after the database, takes in what SQL functions left, does operations and campaigns, and asks providers how
+    /// they are
     Scheduler,
 }
 
@@ -131,7 +134,9 @@ pub struct Works {
     watchmen: Option<Watchmen>,
     clerk: Option<Clerk>,
     foreman: Option<Foreman>,
+    conductor: Option<Conductor>,
     fanout: Option<Fanout>,
+    suppressor: Option<Suppressor>,
     /// Whoever answers the tasks of process engines.
     camunda: Option<Workers>,
 }
@@ -281,9 +286,16 @@ impl Opened {
             let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
             Foreman::start(store, setups.subscribe(), channels.clone(), clock, &roles)
         });
+        let conductor = roles
+            .has(NodeRole::Scheduler)
+            .then(|| Conductor::start(Arc::clone(&engine_store), setups.subscribe(), Arc::clone(&clock)));
         let fanout = roles.has(NodeRole::Scheduler).then(|| {
             let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
             Fanout::start(store, setups.subscribe(), clock, clock::seed())
+        });
+        let suppressor = roles.has(NodeRole::Scheduler).then(|| {
+            let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
+            Suppressor::start(store, setups.subscribe(), clock, Arc::new(clock::entropy), clock::seed())
         });
         let engine = roles.has(NodeRole::Worker).then(|| {
             let (setup, clock) = (Arc::clone(&setup), Arc::clone(&clock));
@@ -300,7 +312,9 @@ impl Opened {
             watchmen,
             clerk,
             foreman,
+            conductor,
             fanout,
+            suppressor,
             camunda: None,
         };
         works.camunda = works.camunda();
@@ -336,7 +350,8 @@ impl Works {
 
     /// A store that breaks meanwhile ends the wait: nothing more can be recorded.
     async fn drain(&mut self, grace: Duration) -> Result<(), NodeError> {
-        (self.watchmen, self.clerk, self.foreman, self.fanout) = (None, None, None, None);
+        (self.watchmen, self.clerk, self.foreman) = (None, None, None);
+        (self.conductor, self.fanout, self.suppressor) = (None, None, None);
         let Some(engine) = &self.engine else { return Ok(()) };
         let camunda = self.camunda.take();
         let stopping = async {

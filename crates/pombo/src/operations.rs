@@ -16,7 +16,7 @@ use pombo_kernel::operation::{Canary, Found, Kind, Operation, Sight, Step};
 use pombo_kernel::setup::{ChannelSetup, Setup};
 use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::dead::{Act, Cause, Ruled, Ruling, cause_of};
-use pombo_store::shelf::{Doc, Pick, Shelf, Shelved, Wanted};
+use pombo_store::shelf::{Doc, Shelf, Shelved};
 use pombo_store::{Line, Store, StoreError};
 use pombo_web::{filter, operation};
 use tokio::sync::watch;
@@ -25,19 +25,12 @@ use tracing::{debug, info, warn};
 
 use crate::clock::Stopwatch;
 use crate::node::{NodeRole, Roles};
+use crate::rounds::Rounds;
 
-/// Operations that are looked at together.
-const AT_ONCE: usize = 64;
-/// However much is committed, the shelf is asked this often at most while nothing is under way.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// A commit wakes this, and the due times of operations are known; this is for what nobody has thought of.
-const LOOK_ANYWAY: Duration = Duration::from_secs(30);
 /// From one look at those that went first to the next.
 const WATCH_EVERY: Span = Span::from_secs(1);
 /// How long one who met another at the same operation leaves it to that one.
 const YIELD: Span = Span::from_secs(2);
-/// How long to wait when the store cannot be used.
-const TROUBLE: Duration = Duration::from_secs(1);
 /// How long a provider may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(8);
 
@@ -96,52 +89,15 @@ struct Work {
     asking: JoinSet<()>,
 }
 
-impl Work {
-    async fn run(mut self) {
-        let mut moved = self.store.watch();
-        loop {
-            moved.mark_unchanged();
-            let wake = match self.round().await {
-                Ok(wake) => wake,
-                Err(StoreError::Closed | StoreError::Broken(_)) => return,
-                Err(error) => {
-                    debug!(%error, "operations wait");
-                    tokio::time::sleep(TROUBLE).await;
-                    continue;
-                }
-            };
-            let now = self.clock.now();
-            let due = wake.map_or(LOOK_ANYWAY, |wake| wake.since(now).to_std().min(LOOK_ANYWAY));
-            let news = async {
-                tokio::time::sleep(LOOK_AGAIN).await;
-                moved.changed().await
-            };
-            tokio::select! {
-                () = tokio::time::sleep(due) => {}
-                changed = news => if changed.is_err() { return },
-            }
-            while self.asking.try_join_next().is_some() {}
-        }
+impl Rounds for Work {
+    const SHELF: Shelf = Shelf::Operation;
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
-    /// Does one piece of every operation that is due; when to look again, if that is known.
-    async fn round(&mut self) -> Result<Option<Time>, StoreError> {
-        let now = self.clock.now();
-        self.later.retain(|_, until| *until > now);
-        let mut wake: Option<Time> = None;
-        let mut after = None;
-        loop {
-            let pick = Pick::Due { from: Time::default(), until: Time::MAX, after };
-            let wanted = Wanted { shelf: Shelf::Operation, tenant: None, pick, limit: AT_ONCE };
-            let docs = self.store.docs(wanted).await?;
-            for doc in &docs {
-                wake = [wake, self.piece(doc).await?].into_iter().flatten().min();
-            }
-            after = match docs.last().map(|last| (last.leaf.due, last.id.clone())) {
-                Some((Some(due), id)) if docs.len() == AT_ONCE && due <= now => Some((due, id)),
-                _ => return Ok(wake),
-            };
-        }
+    fn clock(&self) -> &dyn Clock {
+        &*self.clock
     }
 
     /// Does one piece of an operation, if it is due and this node's to do.
@@ -151,6 +107,7 @@ impl Work {
             return Ok(None);
         };
         let now = self.clock.now();
+        self.later.retain(|_, until| *until > now);
         let mine = match operation.kind {
             Kind::Reprocess | Kind::Discard => self.letters,
             // What nobody took up, anybody may give up.
@@ -158,11 +115,13 @@ impl Work {
         };
         match self.later.get(&doc.id) {
             _ if !mine => Ok(None),
-            Some(later) if *later > now => Ok(Some(*later)),
-            _ => self.step(doc, operation, now).await,
+            Some(later) => Ok(Some(*later)),
+            None => self.step(doc, operation, now).await,
         }
     }
+}
 
+impl Work {
     /// Does what is next; when there is more to do, if there is.
     async fn step(&mut self, doc: &Doc, operation: Operation, now: Time) -> Result<Option<Time>, StoreError> {
         match operation.next(now) {
@@ -256,6 +215,7 @@ impl Work {
         let Some(Shelved::Done { version }) = self.store.shelve(vec![wish]).await?.pop() else {
             return Ok(Some(self.leave(doc, now + YIELD)));
         };
+        while self.asking.try_join_next().is_some() {}
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let doc = Doc { version, leaf: leaf_of(doc, &taken), ..doc.clone() };
         let again = taken.due();

@@ -3,7 +3,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -49,6 +50,37 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}")))
         .collect()
+}
+
+#[test]
+fn commands_that_use_no_secret_do_not_ask_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[channels.whatsapp]\nkind = \"evolution\"\nbase_url = \"${URL_OF_NONE}\"\napi_key = \"${KEY_OF_NONE}\"\n";
+    std::fs::write(folder.path().join("pombo.toml"), config).unwrap();
+    let claim = ["decide", "--claim-id", "CLM-001-1", "--error", "TIMEOUT", "--dry-run"];
+    for args in [
+        &["policy", "show"][..],
+        &["policy", "preview", "whatsapp"],
+        &["classify", "whatsapp", "503", "Service", "Unavailable"],
+        &claim,
+        &["store", "migrate"],
+        &["store", "check"],
+    ] {
+        let said = run(folder.path(), args);
+        assert_eq!(said.code, 0, "{args:?}: {}{}", said.out, said.err);
+    }
+    let said = run(folder.path(), &["config", "check"]);
+    assert_eq!(said.code, 1, "{}", said.out);
+    assert!(said.err.contains("KEY_OF_NONE"), "{}", said.err);
+}
+
+#[test]
+fn wrong_usage_is_a_document_for_whoever_asked_for_json() {
+    let said = plain(&["events", "--after", "x", "--json"]);
+    assert_eq!((said.code, said.out.as_str()), (2, ""));
+    let problem = &lines(&said.err)[0];
+    assert_eq!(problem["code"], "BAD_USAGE");
+    assert!(problem["detail"].as_str().unwrap().contains("the `position` of an event"), "{problem}");
 }
 
 #[test]
@@ -295,7 +327,7 @@ struct Server {
     child: Child,
     url: String,
     key: String,
-    log_lines: std::sync::mpsc::Receiver<String>,
+    log_lines: Receiver<String>,
 }
 
 impl Server {
@@ -320,7 +352,11 @@ impl Server {
                 url = format!("http://{address}");
             }
         }
-        // Somebody must go on reading, or the log would be dropped; and what is read is shown if a test fails.
+        Server { child, url, key, log_lines: Server::read_on(log) }
+    }
+
+    /// Somebody must go on reading, or the log would be dropped; and what is read is shown if a test fails.
+    fn read_on(log: BufReader<ChildStderr>) -> Receiver<String> {
         let (tell, log_lines) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             for line in log.lines().map_while(Result::ok) {
@@ -328,7 +364,7 @@ impl Server {
                 let _ = tell.send(line);
             }
         });
-        Server { child, url, key, log_lines }
+        log_lines
     }
 
     /// Waits until the log says so.
@@ -347,14 +383,16 @@ impl Server {
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
 
+    /// Its exit code; its log ends with it.
     fn end(&mut self) -> i32 {
-        for _ in 0..600 {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code().unwrap_or(-1);
+        loop {
+            match self.log_lines.recv_timeout(Duration::from_secs(30)) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end"),
             }
-            std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("it does not end");
+        self.child.wait().unwrap().code().unwrap_or(-1)
     }
 }
 
@@ -509,12 +547,7 @@ fn the_key_is_made_once_and_a_reload_takes_effect_unless_the_file_is_bad() {
     assert_eq!(channels(&server), ["crm", "events", "nowhere"]);
     std::fs::write(folder.join("pombo.toml"), format!("{QUICK}[channels.third]\nkind = 'null'\n")).unwrap();
     server.signal("-HUP");
-    for _ in 0..100 {
-        if channels(&server).len() == 4 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    server.logs("is in effect");
     assert_eq!(channels(&server), ["crm", "events", "nowhere", "third"]);
     server.signal("-TERM");
     assert_eq!(server.end(), 0);
@@ -538,7 +571,7 @@ fn the_key_is_made_once_and_a_reload_takes_effect_unless_the_file_is_bad() {
             break format!("http://{address}");
         }
     };
-    let log_lines = std::sync::mpsc::channel().1;
+    let log_lines = Server::read_on(log);
     let mut again = Server { child: second, url, key: server.key.clone(), log_lines };
     assert_eq!(channels(&again).len(), 4);
     again.key = key.to_owned();
@@ -557,6 +590,8 @@ fn the_demonstration_tells_a_whole_story_and_ends_by_itself() {
     for name in ["started", "accepted", "sent", "retry_scheduled", "failed", "held", "blocked", "ended"] {
         assert!(of(name) > 0, "nothing was {name}:\n{}", said.out);
     }
+    let campaign = |event: &&Value| event["event"] == "sent" && event["reference"] == "campanha";
+    assert!(of("campaign_started") == 1 && events.iter().any(|event| campaign(&event)), "{}", said.out);
     let sums = &events.last().unwrap()["sums"];
     assert!(sums["sent"].as_u64().unwrap() > 0 && sums["dead_letters"].as_u64().unwrap() > 0, "{sums}");
 }

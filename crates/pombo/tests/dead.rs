@@ -5,7 +5,7 @@
 mod place;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -216,6 +216,13 @@ async fn an_operator_works_through_dead_letters_on_the_command_line() {
     assert!(counted.starts_with("13 dead letters to reprocess\n"), "{counted}");
     assert_eq!(run(&place, &["dead", "reprocess"]).status.code(), Some(2));
 
+    let mut unseen = Command::new(binary());
+    unseen.args(["dead", "edit", &odd]).env("POMBO_SERVER", place.url()).env("POMBO_API_KEY", KEY);
+    unseen.env_remove("EDITOR").env_remove("VISUAL").stdin(Stdio::null());
+    let unseen = unseen.output().unwrap();
+    let told = String::from_utf8_lossy(&unseen.stderr).into_owned();
+    assert_eq!(unseen.status.code(), Some(2), "{told}");
+    assert!(told.contains("no terminal to edit in") && told.contains("--set"), "{told}");
     let edited = said(&place, &["dead", "edit", &odd, "--note", "typo"]);
     assert!(edited.contains("version 2"), "{edited}");
     said(&place, &["dead", "edit", &odd, "--set", "content.body=\"righter\"", "--note", "more"]);

@@ -41,6 +41,17 @@ fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| panic!("not JSON: {text}"))
 }
 
+/// A refusal for programs has what went wrong and the whole decision.
+fn told_in_full(said: &str) {
+    let told = read(said);
+    for field in
+        ["title", "code", "detail", "hint", "claimId", "retryReason", "decidedAt", "errorClassification"]
+    {
+        assert!(told[field].is_string(), "{field}: {told}");
+    }
+    assert_eq!((&told["shouldRetry"], told["maxRetries"].is_u64()), (&json!(false), true), "{told}");
+}
+
 #[test] // REQ RD-1, IN-2
 fn a_dry_run_decides_without_a_server() {
     let place = Place::new();
@@ -62,6 +73,7 @@ fn a_dry_run_decides_without_a_server() {
     let permanent =
         pombo(&place, &decide("CLM-001-123", "INVALID_PATIENT_DATA", "0", &["--dry-run", "--json"]));
     assert_eq!((permanent.code, &read(&permanent.err)["code"]), (1, &json!("PERMANENT_ERROR")));
+    told_in_full(&permanent.err);
     let empty = pombo(&place, &decide("123", " ", "0", &["--dry-run"]));
     assert_eq!(empty.code, 1);
     assert!(empty.err.contains("claimId") && empty.err.contains("submissionError"), "{}", empty.err);
@@ -92,6 +104,8 @@ async fn a_server_records_what_the_command_line_asks() {
     );
     let permanent = pombo(&place, &decide("CLM-001-124", "DUPLICATE_CLAIM", "0", &[]));
     assert!(permanent.code == 1 && permanent.err.contains("PERMANENT_ERROR"), "{}", permanent.err);
+    let permanent = pombo(&place, &decide("CLM-001-124", "DUPLICATE_CLAIM", "0", &["--json"]));
+    told_in_full(&permanent.err);
     let counted = pombo(&place, &["decide", "--claim-id", "CLM-001-125", "--error", "what?"]);
     assert_eq!(counted.code, 0, "{}", counted.err);
 

@@ -19,7 +19,7 @@ use serde_json::Value;
 const EDGES: [(&str, &[&str]); 8] = [
     ("pombo-kernel", &[]),
     ("pombo-store", &["pombo-kernel", "pombo-testbed"]),
-    ("pombo-channels", &["pombo-kernel"]),
+    ("pombo-channels", &["pombo-kernel", "pombo-testbed"]),
     ("pombo-engine", &["pombo-kernel", "pombo-store", "pombo-channels"]),
     ("pombo-web", &["pombo-kernel", "pombo-store"]),
     (

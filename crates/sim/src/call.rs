@@ -7,9 +7,11 @@ use std::task::{Context, Poll, Waker};
 use pombo_kernel::block::Block;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
-use pombo_kernel::name::Tenant;
+use pombo_kernel::name::{CampaignName, Tenant};
 use pombo_kernel::time::Time;
 use pombo_store::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
+use pombo_store::roster::{Enlist, Feed};
+use pombo_store::shelf::Shelve;
 use pombo_store::{
     Accepted, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Place, Settled, Settlement, Store,
     StoreError,
@@ -41,6 +43,10 @@ pub(crate) enum Call {
     Hold(Place, Time),
     Examine(Finding),
     Lift(Place),
+    Shelve(Shelve),
+    Enlist(Enlist),
+    Feed(Feed),
+    Cut(CampaignName),
 }
 
 /// What the store answered.
@@ -88,6 +94,12 @@ impl Pending {
                 }
                 Call::Examine(finding) => Answered::Nothing(store.examine(finding).await),
                 Call::Lift(place) => Answered::Lifted(store.unblock(place, ana()).await),
+                Call::Shelve(wish) => Answered::Nothing(store.shelve(vec![wish]).await.map(drop)),
+                Call::Enlist(wish) => Answered::Nothing(store.enlist(wish).await.map(drop)),
+                Call::Feed(feed) => Answered::Nothing(store.feed(feed).await.map(drop)),
+                Call::Cut(campaign) => {
+                    Answered::Nothing(store.cut(Tenant::default(), campaign).await.map(drop))
+                }
             }
         });
         let mut pending = Pending { caller, call, answer };
@@ -126,6 +138,10 @@ impl Call {
             Call::Hold(..) => "hold",
             Call::Examine(_) => "examine",
             Call::Lift(_) => "lift",
+            Call::Shelve(_) => "shelve",
+            Call::Enlist(_) => "enlist",
+            Call::Feed(_) => "feed",
+            Call::Cut(_) => "cut",
         }
     }
 }

@@ -62,6 +62,9 @@ impl fmt::Display for Failed {
 /// Every so many seeds play on SQLite; the others on the memory model, which is quicker.
 const SQLITE_EVERY: u64 = 4;
 
+/// Every so many seeds have campaigns, which take longer to play.
+const CAMPAIGNS_EVERY: u64 = 3;
+
 /// Plays one seed.
 pub fn run(seed: u64, show: Show) -> Result<Passed, Box<Failed>> {
     if seed.is_multiple_of(SQLITE_EVERY) {
@@ -73,7 +76,10 @@ pub fn run(seed: u64, show: Show) -> Result<Passed, Box<Failed>> {
 
 fn play<C: Lasting>(seed: u64, store: &'static str, show: Show) -> Result<Passed, Box<Failed>> {
     let mut dice = Dice::seeded(seed);
-    let plan = Plan::roll(&mut dice, &mut Dice::seeded(!seed));
+    let mut plan = Plan::roll(&mut dice, &mut Dice::seeded(!seed));
+    if seed.is_multiple_of(CAMPAIGNS_EVERY) {
+        plan.add_drives(&mut Dice::seeded(seed.rotate_left(32)));
+    }
     let mut trace = Trace::new(show);
     trace.note(0, format_args!("{} nodes, {:?}", plan.nodes, plan.faults));
     let failed = |violation, trace: Trace| {

@@ -6,6 +6,7 @@
 mod claims;
 mod expect;
 mod letters;
+mod pace;
 mod walls;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, Message, Progress, State, StateName};
-use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::name::{CampaignName, LaneName, Tenant};
 use pombo_kernel::time::Time;
 use pombo_store::audit::{Event, Record};
 use pombo_store::core::Reading;
@@ -25,6 +26,7 @@ use crate::plan::Plan;
 pub(crate) use claims::Holder;
 use claims::{Claim, Start};
 use letters::Desk;
+use pace::Courses;
 use walls::Walls;
 
 /// A promise that did not hold.
@@ -46,6 +48,7 @@ impl fmt::Display for Violation {
             6 => "a permanent error or a held doubt is not retried",
             7 => "the next attempt within its bounds",
             8 => "no send after expiry, cancel or pause",
+            9 => "a campaign keeps its pace, and writes once to each",
             10 => "one message a key",
             11 => "deliveries bounded by faults",
             12 => "the audit tells everything",
@@ -116,6 +119,7 @@ pub(crate) struct Oracle {
     held: BTreeSet<Place>,
     walls: Walls,
     desk: Desk,
+    courses: Courses,
     holders: BTreeMap<Holder, claims::Hands>,
     /// Whether the clock has jumped, after which leases mean less.
     jumped: bool,
@@ -139,6 +143,7 @@ impl Oracle {
             held: BTreeSet::new(),
             walls: Walls::default(),
             desk: Desk::default(),
+            courses: Courses::default(),
             holders: BTreeMap::new(),
             jumped: false,
         }
@@ -225,6 +230,7 @@ impl Oracle {
         if record.event == Event::OperationStarted {
             return self.desk.sweep(record);
         }
+        self.courses.take_in_act(record)?;
         let Ok(channel) = record.channel.parse() else { return Ok(()) };
         let place = Place { channel, destination: field(&record.detail, "destination").map(Into::into) };
         let kind = field(&record.detail, "kind").unwrap_or_default();
@@ -272,6 +278,7 @@ impl Oracle {
         hold!(3, lasts, "{name} was {}, and then: {record:?}", tale.state);
         hold!(12, record.from == Some(tale.state), "{name} was {}, and then: {record:?}", tale.state);
         let Some(to) = record.to else { return broken(12, format_args!("nowhere to: {record:?}")) };
+        self.courses.take_in(&self.plan, &tale.message, &name, record)?;
         match record.event {
             Event::Claimed => {
                 hold!(
@@ -356,6 +363,7 @@ impl Oracle {
         };
         let message = story.message;
         let reference = message.body.reference.clone().unwrap_or_default();
+        self.courses.take_in_accepted(&message, &reference)?;
         if let Some(key) = self.plan.key_of(&reference)
             && let Some(first) = self.by_idempotency.insert(key.clone(), id)
         {
@@ -494,6 +502,7 @@ impl Oracle {
             self.position
         );
         self.check_letters(reader, &lines)?;
+        self.check_courses(reader)?;
         self.check_tallies(reader)
     }
 
@@ -544,6 +553,7 @@ impl Oracle {
     /// Messages that should have come to an end by now.
     pub(crate) fn unfinished(&self) -> Vec<String> {
         let mut late = Vec::new();
+        let mut waiting: BTreeSet<&CampaignName> = BTreeSet::new();
         let mut stuck: BTreeSet<&str> = BTreeSet::new();
         let mut live: Vec<_> = self.tales.iter().filter(|(_, tale)| !is_end(tale.state)).collect();
         live.sort_by_key(|(_, tale)| tale.turn);
@@ -556,10 +566,14 @@ impl Oracle {
                 && (behind || order.is_some_and(|order| stuck.contains(order)));
             if excused {
                 stuck.extend(order);
+                waiting.extend(&queue.campaign);
             } else {
                 late.push(format!("{} is {} (due {})", self.name(*id), tale.state, tale.due));
             }
         }
+        // A campaign whose messages wait for an operator makes no more of them.
+        let open = self.plan.drives.iter().map(|drive| &drive.name).filter(|name| !waiting.contains(name));
+        late.extend(open.filter(|name| !self.courses.is_over(name)).map(|name| format!("{name} goes on")));
         late
     }
 

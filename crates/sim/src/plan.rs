@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pombo_kernel::breaker;
+use pombo_kernel::campaign::Campaign;
+use pombo_kernel::campaign::line::LineRules;
+use pombo_kernel::campaign::throttle::Throttle;
 use pombo_kernel::classify::Rules;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::flow::Rate;
@@ -14,10 +17,12 @@ use pombo_kernel::guard::Guard;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::message::{Body, Draft, Idempotency, Priority, QueueName};
-use pombo_kernel::name::{ChannelName, LaneName, Tenant};
+use pombo_kernel::name::{CampaignName, ChannelName, LaneName, Tenant};
 use pombo_kernel::policy::{Delays, Overrides, Policy};
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
 use pombo_kernel::time::{Span, Time};
+use pombo_store::roster;
+use pombo_store::shelf::{Doc, Leaf};
 
 use crate::chance::Chance;
 
@@ -63,6 +68,17 @@ pub(crate) struct Wish {
     pub(crate) drafts: Vec<Draft>,
 }
 
+/// A campaign that somebody makes, starts and watches.
+#[derive(Clone, Debug)]
+pub(crate) struct Drive {
+    pub(crate) name: CampaignName,
+    pub(crate) at: u64,
+    pub(crate) people: u64,
+    /// Operators pause it now and then, or call it off.
+    pub(crate) pauses: bool,
+    pub(crate) draft: Campaign,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) nodes: usize,
@@ -70,6 +86,7 @@ pub(crate) struct Plan {
     pub(crate) setup: Arc<Setup>,
     pub(crate) faults: Faults,
     pub(crate) wishes: Vec<Wish>,
+    pub(crate) drives: Vec<Drive>,
     /// From then on nothing goes wrong any more.
     pub(crate) calm_at: u64,
 }
@@ -99,7 +116,23 @@ impl Plan {
         let lanes: Vec<LaneName> = LANES.iter().filter_map(|name| name.parse().ok()).collect();
         let setup = Arc::new(setup(&lanes, dice));
         let wishes = wishes(&lanes, &setup, calm_at, dice);
-        Plan { nodes, lanes, setup, faults, wishes, calm_at }
+        Plan { nodes, lanes, setup, faults, wishes, drives: Vec::new(), calm_at }
+    }
+
+    /// Adds campaigns, with dice of their own, so that a run without any goes as it went before there were any.
+    pub(crate) fn add_drives(&mut self, dice: &mut Dice) {
+        let channel = *dice.pick(&CHANNELS);
+        let count = dice.between(1, 2);
+        let drives = (0..count).filter_map(|n| drive(n, channel, &self.lanes, self.calm_at, dice));
+        self.drives = drives.collect();
+        if dice.one_in(2) {
+            let mut setup = Setup::clone(&self.setup);
+            if let Some(channel) = setup.channels.get_mut(channel) {
+                let gap = Some(Span::from_millis(dice.between(1_000, 12_000)));
+                Arc::make_mut(channel).line = LineRules { gap, ..LineRules::default() };
+            }
+            self.setup = Arc::new(setup);
+        }
     }
 
     /// The idempotency key of the draft with that reference, if it has one.
@@ -149,12 +182,14 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
             attempt_timeout: Span::from_secs(*dice.pick(&[3, 10, 30, 75])),
             unready: None,
             receipts: None,
-            line: pombo_kernel::campaign::line::LineRules::default(),
+            line: LineRules::default(),
+            suppressions: pombo_kernel::setup::Suppressions::default(),
             care: Care {
                 breaker,
                 rate: (bounded == Some(name.as_str())).then(|| Rate::from_milli(dice.between(1_000, 20_000))),
                 learns: true,
                 probe_every: None,
+                forgives: false,
             },
         };
         channels.insert(name, Arc::new(channel));
@@ -171,6 +206,30 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
         subscribers: Guard::default(),
         claims: Policy::claims(),
     }
+}
+
+/// Small and quick, as campaigns go.
+fn drive(n: u64, channel: &str, lanes: &[LaneName], calm_at: u64, dice: &mut Dice) -> Option<Drive> {
+    let min = dice.between(3, 5);
+    let throttle = Throttle::new(Some(min as f64), Some((min + dice.below(5)) as f64)).ok()?;
+    let lane = dice.pick(lanes);
+    let body = format!(
+        r#"{{"name": "drive", "channel": "{channel}", "lane": "{lane}", "template": "hello", "template_version": 1,
+        "created_at": "2026-05-01T12:00:00Z", "created_by": "ana", "state": "draft"}}"#
+    );
+    let leaf = Leaf { order: 0, topic: None, due: None, body };
+    let (tenant, id) = (Tenant::default(), String::new());
+    let mut draft = roster::read(&Doc { tenant, id, version: 1, updated_at: START, leaf })?;
+    draft.throttle = throttle;
+    draft.max_failure_rate = dice.one_in(2).then_some(0.5);
+    draft.expires_after = dice.one_in(4).then(|| Span::from_secs(dice.between(20, 120)));
+    Some(Drive {
+        name: format!("cmp_{n}").parse().ok()?,
+        at: dice.below(calm_at / 2),
+        people: if dice.one_in(4) { dice.between(17, 22) } else { dice.between(1, 9) },
+        pauses: dice.one_in(2),
+        draft,
+    })
 }
 
 /// Limits that a few messages can reach.

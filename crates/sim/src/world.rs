@@ -1,6 +1,7 @@
 //! One run: an agenda of what happens when, and nothing else that moves time.
 
 mod calls;
+mod conductor;
 mod faults;
 mod lives;
 mod operators;
@@ -24,6 +25,7 @@ use crate::oracle::{Checked, Oracle, Violation, broken, hold};
 use crate::plan::{Plan, START};
 use crate::provider::{Outage, Said};
 use crate::trace::Trace;
+pub(crate) use conductor::left_out;
 use faults::Fault;
 use lives::Life;
 
@@ -59,6 +61,8 @@ enum Happening {
     StartNode(usize),
     StartStore,
     Fault(Fault),
+    /// Somebody looks after the campaigns.
+    Conduct,
     Calm,
 }
 
@@ -143,6 +147,9 @@ impl<C: Lasting> World<C> {
             world.later(wish.at, Happening::Call(Caller::Outside, call));
         }
         world.plan_faults();
+        if !world.plan.drives.is_empty() {
+            world.later(0, Happening::Conduct);
+        }
         world.later(world.plan.calm_at, Happening::Calm);
         Ok(world)
     }
@@ -188,6 +195,7 @@ impl<C: Lasting> World<C> {
             Happening::StartNode(node) => self.start_node(node),
             Happening::StartStore => self.start_store(),
             Happening::Fault(fault) => self.strike(fault),
+            Happening::Conduct => self.conduct(),
             Happening::Calm => {
                 self.calm_down();
                 Ok(())
@@ -226,7 +234,16 @@ impl<C: Lasting> World<C> {
         let slowest_rate = channels.filter_map(|channel| channel.care.rate).map(|rate| rate.milli()).min();
         // A ramp lets five a second go, a bounded channel what it may.
         let paced = messages * attempts * 1_000_000 / slowest_rate.unwrap_or(5_000).min(5_000);
-        stragglers + clock + recovery + waits + one * self.oracle.longest_order() + messages * 1_000 + paced
+        let drives = self.plan.drives.iter();
+        // Each may be sent again by an operator, and campaigns of one line wait for one another.
+        let bulk = drives.map(|drive| {
+            let line = self.plan.channel(&drive.draft.channel).and_then(|channel| channel.line.gap);
+            let gap = drive.draft.throttle.max() + line.unwrap_or_default();
+            drive.people * attempts * 3 * (gap.millis() + 2_000) + conductor::SLOWEST * 20
+        });
+        let bulk = bulk.sum::<u64>();
+        let rest = messages * 1_000 + paced + bulk;
+        stragglers + clock + recovery + waits + one * self.oracle.longest_order() + rest
     }
 
     // The writer.

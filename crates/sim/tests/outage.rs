@@ -146,6 +146,7 @@ fn setup(workers: u16) -> Arc<Setup> {
         unready: None,
         receipts: None,
         line: pombo_kernel::campaign::line::LineRules::default(),
+        suppressions: pombo_kernel::setup::Suppressions::default(),
         care: Care::default(),
     };
     Arc::new(Setup {

@@ -110,3 +110,23 @@ fn a_ruling_against_a_document_that_has_changed_is_caught() {
     // Where nothing was dead, only the operator who is told that it is done can know better.
     check(Bug::DocumentIgnored, &[2, 4]);
 }
+
+#[test]
+fn a_campaign_that_does_not_wait_after_a_retry_is_caught() {
+    check(Bug::RetryUnpaced, &[9]);
+}
+
+#[test]
+fn a_campaign_that_forgets_at_a_restart_what_is_on_its_way_is_caught() {
+    check(Bug::FlightForgotten, &[9]);
+}
+
+#[test]
+fn a_second_message_for_one_recipient_is_caught() {
+    check(Bug::FedTwice, &[9]);
+}
+
+#[test]
+fn a_campaign_that_goes_on_though_it_is_paused_is_caught() {
+    check(Bug::CampaignPauseIgnored, &[8]);
+}

@@ -38,22 +38,22 @@ fn play(part: u64) {
     }
 }
 
-#[test] // invariants 1 to 8, 10 to 13, 15
+#[test] // invariants 1 to 13, 15
 fn the_invariants_hold_on_the_first_part_of_the_seeds() {
     play(0);
 }
 
-#[test] // invariants 1 to 8, 10 to 13, 15
+#[test] // invariants 1 to 13, 15
 fn the_invariants_hold_on_the_second_part_of_the_seeds() {
     play(1);
 }
 
-#[test] // invariants 1 to 8, 10 to 13, 15
+#[test] // invariants 1 to 13, 15
 fn the_invariants_hold_on_the_third_part_of_the_seeds() {
     play(2);
 }
 
-#[test] // invariants 1 to 8, 10 to 13, 15
+#[test] // invariants 1 to 13, 15
 fn the_invariants_hold_on_the_fourth_part_of_the_seeds() {
     play(3);
 }

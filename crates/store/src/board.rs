@@ -75,6 +75,8 @@ pub(crate) struct Queue {
     pub(crate) retry: Option<Time>,
     /// Ranks that may have rows, one bit each.
     pub(crate) ranks: u32,
+    /// Others are at work on its campaign until then, as far as is known.
+    others_until: Time,
     pass: Pass,
     seat: Seat,
 }
@@ -179,6 +181,7 @@ impl Board {
             stored: None,
             retry: None,
             ranks: 0,
+            others_until: Time::default(),
             pass: Pass::default(),
             seat: Seat::Idle,
         };
@@ -284,6 +287,7 @@ impl Board {
     pub(crate) fn reseat(&mut self, id: QueueId, now: Time) {
         let queue = &self.queues[&id];
         let earliest = [queue.stored, queue.fresh_due, queue.retry].into_iter().flatten().min();
+        let earliest = earliest.map(|earliest| earliest.max(queue.others_until));
         let front = earliest.map(|earliest| (earliest, self.front(&queue.name, now)));
         let lane = self.lanes.entry(queue.name.lane.clone()).or_default();
         let queue = self.queues.get_mut(&id).expect("queues are never removed");
@@ -342,20 +346,27 @@ impl Board {
         now: Time,
     ) {
         let place = (tenant.clone(), name.clone());
-        let behind = self.by_course.get(&place).cloned().unwrap_or_default();
-        self.courses.insert(place, campaign);
+        self.courses.insert(place.clone(), campaign);
+        self.reseat_course(&place, now);
+    }
+
+    fn reseat_course(&mut self, place: &(Tenant, CampaignName), now: Time) {
+        let behind = self.by_course.get(place).cloned().unwrap_or_default();
         behind.into_iter().for_each(|id| self.reseat(id, now));
     }
 
     /// A document of a campaign or a line was put or removed.
     pub(crate) fn shelved(&mut self, shelf: Shelf, tenant: &Tenant, id: &str, doc: Option<&Doc>, now: Time) {
         match (shelf, doc) {
-            (Shelf::Campaign, _) => {
+            (Shelf::Campaign, Some(doc)) => {
                 let Ok(name) = id.parse() else { return };
-                self.set_course(tenant, &name, doc.and_then(roster::read), now);
-                if doc.is_none() {
-                    self.courses.remove(&(tenant.clone(), name));
-                }
+                self.set_course(tenant, &name, roster::read(doc), now);
+            }
+            (Shelf::Campaign, None) => {
+                let Ok(name) = id.parse() else { return };
+                let place = (tenant.clone(), name);
+                self.courses.remove(&place);
+                self.reseat_course(&place, now);
             }
             (Shelf::Line, Some(doc)) => {
                 let Ok(channel) = id.parse() else { return };
@@ -423,6 +434,12 @@ impl Board {
                 self.reseat_behind(place, now);
             }
         }
+    }
+
+    /// Leaves a queue alone until then: others are at work on its campaign.
+    pub(crate) fn leave_alone(&mut self, id: QueueId, until: Time, now: Time) {
+        self.queue(id).others_until = until;
+        self.reseat(id, now);
     }
 
     /// Puts every queue where it belongs.

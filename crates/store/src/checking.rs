@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use pombo_kernel::campaign::Campaign;
 use pombo_kernel::id::MessageId;
 use serde::Serialize;
 
@@ -46,6 +47,16 @@ pub(crate) trait Evidence {
     /// The messages that are being sent, by the journal.
     fn held(&mut self) -> Result<BTreeSet<i64>, StoreError>;
     fn id_of(&mut self, key: i64) -> Result<Option<MessageId>, StoreError>;
+    fn lists(&mut self) -> Result<Vec<List>, StoreError>;
+}
+
+/// A campaign and its recipients.
+pub(crate) struct List {
+    pub(crate) campaign: String,
+    /// Its document.
+    pub(crate) body: String,
+    /// How many are pending, queued, sent, failed, cancelled, suppressed and invalid.
+    pub(crate) counts: [u64; 7],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +68,12 @@ pub(crate) enum Question {
     Gaps,
     Blobs,
     Letters,
+    Recipients,
     /// Finds causes, not messages.
     Causes,
 }
 
-/// Holds queues, journal, orders and histories against each other.
+/// Holds queues, journal, orders, histories and campaigns against each other.
 pub(crate) fn judge(store: &mut dyn Evidence) -> Result<Vec<Fault>, StoreError> {
     let mut faults = Vec::new();
     let unplaced: BTreeSet<i64> = store.ask(Question::Unplaced)?.into_iter().collect();
@@ -77,6 +89,7 @@ pub(crate) fn judge(store: &mut dyn Evidence) -> Result<Vec<Fault>, StoreError> 
         (Question::Gaps, "without a step of their history"),
         (Question::Blobs, "without an attachment that they have"),
         (Question::Letters, "failed and missing among the dead letters, or there without having failed"),
+        (Question::Recipients, "of recipients who stand elsewhere than they do"),
     ];
     for (question, what) in rest {
         let found = store.ask(question)?;
@@ -91,7 +104,42 @@ pub(crate) fn judge(store: &mut dyn Evidence) -> Result<Vec<Fault>, StoreError> 
         );
         faults.push(Fault { what, hint: RESTORE });
     }
+    judge_campaigns(&store.lists()?, &held, &mut faults);
     Ok(faults)
+}
+
+/// Holds campaigns against their recipients and against what is being sent.
+fn judge_campaigns(lists: &[List], held: &BTreeSet<i64>, faults: &mut Vec<Fault>) {
+    let (mut miscounted, mut stuck) = (Vec::new(), Vec::new());
+    for list in lists {
+        // One that a newer version wrote says nothing to this one.
+        let Ok(Campaign { roll, flight, .. }) = serde_json::from_str(&list.body) else { continue };
+        let counted = [
+            roll.pending,
+            roll.queued,
+            roll.sent,
+            roll.failed,
+            roll.cancelled,
+            roll.suppressed,
+            roll.invalid,
+        ];
+        if counted != list.counts || roll.recipients != counted[..6].iter().sum::<u64>() {
+            miscounted.push(list.campaign.as_str());
+        }
+        if flight.is_some_and(|flight| !held.contains(&flight.message.key().0)) {
+            stuck.push(list.campaign.as_str());
+        }
+    }
+    let found = [
+        (miscounted, "do not have as many recipients in each standing as were counted"),
+        (stuck, "wait for the end of a message that is not being sent"),
+    ];
+    for (ids, what) in found.into_iter().filter(|(ids, _)| !ids.is_empty()) {
+        let more = if ids.len() > EXAMPLES { ", …" } else { "" };
+        let examples = ids[..ids.len().min(EXAMPLES)].join(", ");
+        let what = format!("campaigns that {what}: {} ({examples}{more})", ids.len());
+        faults.push(Fault { what, hint: RESTORE });
+    }
 }
 
 /// How many examples are named.

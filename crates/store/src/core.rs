@@ -153,6 +153,14 @@ pub trait Reading: Send + 'static {
     -> Result<Page, StoreError>;
     /// Those of the messages that there are, whoever's, in the order of the ids.
     fn lines(&mut self, ids: &[MessageId]) -> Result<Vec<Line>, StoreError>;
+    /// See [`Store::underway`](crate::Store::underway).
+    fn underway(
+        &mut self,
+        tenant: &Tenant,
+        within: &[ChannelName],
+        until: Time,
+        limit: usize,
+    ) -> Result<Vec<Line>, StoreError>;
     fn revisions(&mut self, tenant: &Tenant, id: MessageId) -> Result<Vec<Revision>, StoreError>;
     fn groups(&mut self, tenant: &Tenant, limit: usize) -> Result<Vec<Group>, StoreError>;
     fn doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str) -> Result<Option<Doc>, StoreError>;

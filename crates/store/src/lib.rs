@@ -425,6 +425,16 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Messages as a list shows them, those that there are, in the order of the ids.
     fn lines(&self, ids: Vec<MessageId>) -> Answer<'_, Vec<Line>>;
 
+    /// A tenant's messages in these channels that are to be sent by that time: those that are being sent, and then those
+    /// that wait and are due, whoever has waited longest first; at most that many.
+    fn underway(
+        &self,
+        tenant: Tenant,
+        within: Arc<[ChannelName]>,
+        until: Time,
+        limit: usize,
+    ) -> Answer<'_, Vec<Line>>;
+
     /// Puts, changes or removes documents, each on its own.
     fn shelve(&self, wishes: Vec<Shelve>) -> Answer<'_, Vec<Shelved>>;
 

@@ -191,6 +191,8 @@ impl Memory {
         let ids = id_maker(&now, &mut dice);
         let mut found = Memory { now, committed, dice, ids, leases: BTreeMap::new(), kept: Kept::Alone };
         found.forget_turns();
+        #[cfg(feature = "planted")]
+        found.now.docs.values_mut().for_each(|doc| *doc = crate::roster::found(doc.clone()));
         for block in found.now.blocks.values_mut().filter(|block| block.kind.is_probed()) {
             block.until = block.until.map(|_| Time::default());
         }
@@ -556,10 +558,14 @@ impl Core for Memory {
             return None;
         }
         model.end_pauses(now);
-        let queued = model.queued().filter(|(message, _)| message.queue.lane == *lane);
-        let times = queued.filter_map(|(message, due)| match model.front(&message.queue, now) {
-            Front::Open | Front::Probe(_) => Some(due),
-            Front::Shut { until } => until.map(|until| due.max(until)),
+        let queues = model.queues.keys().filter(|queue| queue.lane == *lane);
+        let times = queues.filter_map(|queue| {
+            let of_queue = model.queued().filter(|(message, _)| message.queue == *queue);
+            let due = of_queue.map(|(_, due)| due).min()?;
+            match model.front(queue, now) {
+                Front::Open | Front::Probe(_) => Some(due),
+                Front::Shut { until } => until.map(|until| due.max(until)),
+            }
         });
         times.min()
     }

@@ -66,6 +66,10 @@ pub enum Table {
     BlobUse,
     /// shelf, tenant, id, version, rank, topic, due, updated_at, body
     Doc,
+    /// id, tenant, campaign
+    Roster,
+    /// roster, number, line, address, person, payload, standing, reason, message, nonce
+    Recipient,
     /// name, JSON: rows of tables that only PostgreSQL has. SQLite keeps them for the way back.
     Aside,
     /// sequence, position, at, count, hash, entries
@@ -73,7 +77,7 @@ pub enum Table {
 }
 
 impl Table {
-    pub const ALL: [Table; 21] = [
+    pub const ALL: [Table; 23] = [
         Table::Queue,
         Table::Message,
         Table::History,
@@ -93,6 +97,8 @@ impl Table {
         Table::Blob,
         Table::BlobUse,
         Table::Doc,
+        Table::Roster,
+        Table::Recipient,
         Table::Aside,
         Table::Audit,
     ];
@@ -118,6 +124,8 @@ impl Table {
             Table::Blob => "blob",
             Table::BlobUse => "blob_use",
             Table::Doc => "doc",
+            Table::Roster => "roster",
+            Table::Recipient => "recipient",
             Table::Aside => "aside",
             Table::Audit => "audit",
         }

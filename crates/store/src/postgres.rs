@@ -81,6 +81,11 @@ use sql;
 const LOOK_EVERY: Span = Span::from_secs(1);
 /// Not even word of others makes it look more often.
 const LOOK_REST: Span = Span::from_millis(20);
+/// How often everything is looked at, though no other node said a word: one may have put back what it had taken long ago.
+const LOOK_WHOLE: Span = Span::from_secs(10);
+const LATE_COMMIT: Span = Span::from_secs(2);
+/// Seats without rows whose beginning is kept.
+const EMPTY_SEATS: usize = 1_000;
 /// How long a slot is the process's own, and how soon it asks for more.
 const SLOT_LEASE: Span = Span::from_mins(10);
 const SLOT_RENEWAL: Span = Span::from_mins(1);
@@ -117,6 +122,8 @@ pub struct Postgres {
     board: Board,
     /// Where each queue and rank begins, as far as is known.
     firsts: HashMap<(QueueId, i64), Time>,
+    /// When all of it was last looked at.
+    looked_whole: Option<Time>,
     claims: Claims,
     /// The audit records of the group that is being written.
     records: Vec<Record>,
@@ -133,6 +140,7 @@ pub struct Postgres {
     moved: bool,
     /// Bounded places through which nobody else sends before the commit.
     flows: HashSet<Place>,
+    docs: roster::Docs,
     secret: [u8; 32],
     next_deadline: Option<Time>,
     looked: Option<Time>,
@@ -192,6 +200,7 @@ impl Postgres {
             nodes: HashSet::new(),
             board: Board::default(),
             firsts: HashMap::new(),
+            looked_whole: None,
             claims: Claims::default(),
             records: Vec::new(),
             tallies: HashMap::new(),
@@ -202,6 +211,7 @@ impl Postgres {
             version: -1,
             moved: false,
             flows: HashSet::new(),
+            docs: roster::Docs::default(),
             secret,
             next_deadline: None,
             looked: None,
@@ -228,6 +238,8 @@ impl Postgres {
         self.ids = IdMaker::after(last, Dice::seeded(self.dice.next_u64())).within(self.slot);
         self.board = Board::default();
         self.version = -1;
+        (self.looked, self.looked_whole) = (None, None);
+        self.forget_docs();
         self.look_at_all(Time::default())
     }
 
@@ -236,6 +248,7 @@ impl Postgres {
         (self.begun, self.named, self.moved, self.leaves_work) = (false, false, false, false);
         self.guard = Guard::None;
         self.flows.clear();
+        self.docs.forget_group();
         self.records.clear();
         self.tallies.clear();
         self.letters.clear();
@@ -307,8 +320,9 @@ impl Postgres {
             steps.push((sql!("audit_next"), Vec::new()));
             self.named = true;
         }
-        self.leaves_work |= !self.writes.ready.is_empty();
+        self.leaves_work |= !self.writes.ready.is_empty() || self.docs.has_news();
         steps.append(&mut self.writes.take());
+        steps.append(&mut self.docs.take());
         steps
     }
 
@@ -331,33 +345,21 @@ impl Postgres {
         Some((sql!("node_lease"), vec![ids.into(), until.into()]))
     }
 
-    /// The counters that the group adds to, by hour and for all time, in the order of their rows.
+    /// What the group adds to the counters.
     fn counted(&mut self, now: Time) -> Option<Step> {
         if self.tallies.is_empty() {
             return None;
         }
-        let (mut hours, mut tenants, mut channels) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut tenants, mut channels) = (Vec::new(), Vec::new());
         let (mut whats, mut counts) = (Vec::new(), Vec::new());
-        let hour = i32::try_from(now.hour()).unwrap_or(i32::MAX);
-        let mut tallies: Vec<_> = self.tallies.drain().collect();
-        tallies.sort_unstable();
-        for ((tenant, channel, what), count) in tallies {
-            for hour in [hour, 0] {
-                hours.push(hour);
-                tenants.push(tenant.as_str().to_owned());
-                channels.push(channel.as_str().to_owned());
-                whats.push(what as i16);
-                counts.push(count);
-            }
+        for ((tenant, channel, what), count) in self.tallies.drain() {
+            tenants.push(tenant.as_str().to_owned());
+            channels.push(channel.as_str().to_owned());
+            whats.push(what as i16);
+            counts.push(count);
         }
-        let values = vec![
-            hours.into(),
-            tenants.into(),
-            channels.into(),
-            whats.into(),
-            counts.into(),
-            self.slot.number().into(),
-        ];
+        let hour = i32::try_from(now.hour()).unwrap_or(i32::MAX);
+        let values = vec![hour.into(), tenants.into(), channels.into(), whats.into(), counts.into()];
         Some((sql!("tally_add"), values))
     }
 
@@ -387,10 +389,15 @@ impl Postgres {
         self.next_deadline = Some(self.next_deadline.map_or(at, |next| next.min(at)));
     }
 
-    /// Learns what others wrote: what waits where, blocks, deadlines, the time.
+    /// Learns what others wrote: what waits where, blocks, deadlines, campaigns, the time.
     fn look_at_all(&mut self, now: Time) -> Result<(), StoreError> {
         let asked = self.beside.clock.as_ref().map(|clock| clock.local());
-        let found = self.link.query(sql!("look"), Vec::new())?;
+        let whole = self.nudged
+            || self.firsts.is_empty()
+            || self.looked_whole.is_none_or(|then| now < then || now.since(then) >= LOOK_WHOLE);
+        let look = if whole { (sql!("look"), Vec::new()) } else { self.ask_known() };
+        let found = self.link.pipeline(vec![look, self.ask_changes()])?;
+        let [found, changes] = found.as_slice() else { return Err(reader::unanswered()) };
         let Some((facts, seats)) = found.split_first() else { return Err(reader::unanswered()) };
         let (clock, version): (Time, i64) = (rows::time(facts, 0)?, rows::get(facts, 1)?);
         if let (Some(keeper), Some(asked)) = (&self.beside.clock, asked) {
@@ -411,8 +418,15 @@ impl Postgres {
                 self.add_queue(row)?;
             }
         }
+        self.learn_changes(changes, now)?;
         self.board.replace_rows(&heads, now);
-        self.firsts = heads.into_iter().map(|(queue, rank, due)| ((queue, rank), due)).collect();
+        let new = heads.iter().any(|(queue, rank, _)| !self.firsts.contains_key(&(*queue, *rank)));
+        if whole && self.firsts.len() > heads.len() + EMPTY_SEATS {
+            self.firsts.clear();
+        }
+        self.firsts.extend(heads.into_iter().map(|(queue, rank, due)| ((queue, rank), due)));
+        // Beside a seat that was not known there may be others.
+        self.looked_whole = if whole { Some(now) } else { self.looked_whole.filter(|_| !new) };
         if version != self.version {
             self.load_blocks(version, now)?;
         }
@@ -425,6 +439,19 @@ impl Postgres {
         }
         (self.looked, self.nudged) = (Some(now), false);
         Ok(())
+    }
+
+    /// A look at the seats that are known, each from where it began, and at what is between them. The rows before were
+    /// taken: while somebody reads for long the server cannot forget them, and a look would walk past all of them.
+    fn ask_known(&self) -> Step {
+        let (mut queues, mut ranks, mut firsts) = (Vec::new(), Vec::new(), Vec::new());
+        for ((queue, rank), due) in &self.firsts {
+            queues.push(*queue);
+            ranks.push(i16::try_from(*rank).unwrap_or(i16::MAX));
+            // Somebody else's row may be due a little earlier and committed a little later.
+            firsts.push((*due - LATE_COMMIT).millis());
+        }
+        (sql!("look_known"), vec![queues.into(), ranks.into(), firsts.into()])
     }
 
     /// How long not to look at all: with many queues a look takes long, and the writer has other things to do.
@@ -587,8 +614,8 @@ impl Core for Postgres {
         self.feed_all(feed, now)
     }
 
-    fn strike(&mut self, _: &Tenant, _: &CampaignName, _: usize) -> Result<usize, StoreError> {
-        Ok(0)
+    fn strike(&mut self, tenant: &Tenant, campaign: &CampaignName, max: usize) -> Result<usize, StoreError> {
+        self.strike_some(tenant, campaign, max)
     }
 
     fn cut(&mut self, tenant: &Tenant, campaign: &CampaignName, now: Time) -> Result<bool, StoreError> {

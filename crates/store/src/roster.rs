@@ -5,6 +5,8 @@ use pombo_kernel::campaign::{Campaign, Refused, Turn};
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, Draft, Json};
 use pombo_kernel::name::{CampaignName, Tenant};
+#[cfg(feature = "planted")]
+use pombo_kernel::planted;
 use pombo_kernel::time::Time;
 
 use crate::audit::{Event, Record};
@@ -94,6 +96,18 @@ pub fn leaf(campaign: &Campaign) -> Leaf {
 /// The campaign of a document; none if a newer version wrote it in a way that this one cannot read.
 pub fn read(doc: &Doc) -> Option<Campaign> {
     serde_json::from_str(&doc.leaf.body).ok()
+}
+
+/// A document as it is found at a start.
+#[cfg(feature = "planted")]
+pub(crate) fn found(mut doc: Doc) -> Doc {
+    if planted::is(planted::Bug::FlightForgotten)
+        && let Some(mut campaign) = read(&doc)
+    {
+        campaign.flight = None;
+        doc.leaf = leaf(&campaign);
+    }
+    doc
 }
 
 /// What became of a campaign by itself.

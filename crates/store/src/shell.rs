@@ -326,6 +326,16 @@ impl<C: Core> Store for Shell<C> {
         self.read(move |reader| reader.lines(&ids))
     }
 
+    fn underway(
+        &self,
+        tenant: Tenant,
+        within: Arc<[ChannelName]>,
+        until: Time,
+        limit: usize,
+    ) -> Answer<'_, Vec<Line>> {
+        self.read(move |reader| reader.underway(&tenant, &within, until, limit))
+    }
+
     fn shelve(&self, wishes: Vec<Shelve>) -> Answer<'_, Vec<Shelved>> {
         self.work(move |core, now| wishes.iter().map(|wish| core.shelve(wish, now)).collect())
     }

@@ -132,6 +132,8 @@ impl Sqlite {
         }
         for shelf in [Shelf::Campaign, Shelf::Line] {
             for doc in shelf::every(&self.file.db, shelf)? {
+                #[cfg(feature = "planted")]
+                let doc = crate::roster::found(doc);
                 self.board.shelved(shelf, &doc.tenant, &doc.id, Some(&doc), Time::default());
             }
         }

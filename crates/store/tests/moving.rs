@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "moving/campaigns.rs"]
+mod campaigns;
 #[allow(dead_code, reason = "the suite of all stores uses the rest")]
 #[path = "conformance/world.rs"]
 mod world;
@@ -26,6 +28,7 @@ use pombo_store::dead::{Act, Edit, Edited, Group, Revision, Ruled, Ruling};
 use pombo_store::home::Home;
 use pombo_store::moving::{Copied, MoveError, Moved, Table};
 use pombo_store::postgres::{Postgres, Sealing, Target};
+use pombo_store::roster::Recipient;
 use pombo_store::shelf::{Doc, Expect, Leaf, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
@@ -176,6 +179,7 @@ fn furnish(core: &mut impl Core) -> Scene {
         }
     }
     w.commit();
+    let flying = campaigns::furnish(&mut w);
     let sent = w.sent_as(with_file(draft()), ODD);
     let reports = w.core.report(&"crm".parse().unwrap(), &report(ODD), w.now).unwrap();
     assert!(matches!(reports, Reported::Moved { .. }));
@@ -228,7 +232,8 @@ fn furnish(core: &mut impl Core) -> Scene {
         assert_eq!(w.core.release(back.key, w.now).unwrap(), Settled::Done);
     }
     w.commit();
-    Scene { sent, retrying, once, dying: dying[1..].to_vec(), first, second, again }
+    let dying = [&[flying], &dying[1..]].concat();
+    Scene { sent, retrying, once, dying, first, second, again }
 }
 
 /// Everything that can be read of a store.
@@ -243,6 +248,7 @@ struct Portrait {
     tallies: Vec<Tally>,
     audit: Vec<(u64, Record)>,
     docs: Vec<Doc>,
+    recipients: Vec<Recipient>,
     blocks: Vec<(Place, Block)>,
     templates: Vec<TemplateVersion>,
     paused: Option<Pause>,
@@ -287,6 +293,7 @@ fn portrait(core: &impl Core) -> Portrait {
                 reader.docs(&all).unwrap()
             })
             .collect(),
+        recipients: campaigns::recipients(&mut reader),
         blocks: {
             let mut blocks = reader.blocks().unwrap();
             blocks.sort_by(|one, two| one.0.cmp(&two.0));
@@ -310,6 +317,7 @@ fn goes_on(core: &mut impl Core, scene: &Scene) {
         assert_eq!(w.core.settle(settlement(claimed, End::Sent, w.now), w.now).unwrap(), Settled::Done);
     }
     w.commit();
+    campaigns::goes_on(&mut w);
     // A request that was made before is the same message.
     let again = w.offer(Draft { send_at: Some(START + mins(45)), ..once("order-1", 3) });
     assert_eq!(again, Accepted { id: scene.once, repeat: Repeat::Same });
@@ -656,6 +664,7 @@ fn a_damaged_file_is_reported_and_so_is_a_message_that_is_nowhere() {
     one("UPDATE cause SET count = count + 1", "as many dead letters as were counted");
     one("DELETE FROM dead_letter", "missing among the dead letters");
     one("INSERT INTO dead_letter SELECT min(key), 1 FROM message", "there without having failed");
+    campaigns::WRONG.into_iter().for_each(|(sql, said)| one(sql, said));
     one("UPDATE audit SET count = count + 1 WHERE sequence = 3", "audit block 3");
     drop(db);
     let path = home.path().join("pombo.db");
@@ -683,9 +692,10 @@ fn what_does_not_fit_together_in_a_database_is_reported() {
     );
     one("UPDATE ready SET steps = steps + 1", "at another step");
     one("DELETE FROM ordered WHERE active", "not exactly one message may go");
-    one("UPDATE cause_count SET count = count + 1", "as many dead letters as were counted");
+    one("UPDATE cause_added SET count = count + 1", "as many dead letters as were counted");
     one("DELETE FROM dead_letter", "missing among the dead letters");
     one("INSERT INTO dead_letter SELECT min(key), 1, 'default' FROM message", "there without having failed");
+    campaigns::WRONG.into_iter().for_each(|(sql, said)| one(sql, said));
     one("UPDATE audit SET count = count + 1 WHERE sequence = 3", "audit block 3");
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use pombo_kernel::attachment::Blob;
+use pombo_kernel::campaign::recipient::{Listed, Person};
 use pombo_kernel::delivery::Delivery;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::MessageId;
@@ -12,6 +13,7 @@ use pombo_kernel::time::Time;
 use pombo_store::core::{Core, Reading};
 use pombo_store::dead::{Act, Ruled, Ruling};
 use pombo_store::home::Home;
+use pombo_store::roster::{self, Enlist, Enlisted};
 use pombo_store::shelf::{Doc, Expect, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{Ask, Filter, NodeId};
@@ -23,6 +25,8 @@ const SCHEMA_1: &str = include_str!("golden/schema-1.sql");
 /// Written by schema 3: messages in every state, of two tenants; a key, templates, an attachment, a report, blocks, and
 /// texts with everything in them.
 const SCHEMA_3: &str = include_str!("golden/schema-3.sql");
+/// As schema 4 had it: the same, with dead letters by cause, documents, an edited message and one in its second round.
+const SCHEMA_4: &str = include_str!("golden/schema-4.sql");
 /// Such a text.
 const ODD: &str = "\0a\u{1}0'ç\u{1}";
 
@@ -141,6 +145,44 @@ fn a_store_of_schema_3_opens_with_everything_in_it() {
     assert_eq!(store.expire(10, later).unwrap(), 1);
     let ask = Ask { node: NodeId(5), lane: "default".parse().unwrap(), max: 10, rates: Default::default() };
     assert_eq!(store.claim(&ask, later).unwrap().len(), 5);
+    store.commit(later, &[3; 32]).unwrap();
+    drop(store);
+    let home: Home = folder.path().to_str().unwrap().parse().unwrap();
+    assert_eq!(home.check(&mut |_| ()).unwrap().faults, []);
+}
+
+#[test] // fault 57
+fn a_store_of_schema_4_opens_with_everything_in_it_and_takes_campaigns() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = opened(SCHEMA_4, folder.path());
+    let mut reader = store.reader().unwrap();
+    let mut counted = |state| {
+        reader.page(&Filter { state: Some(state), ..Filter::default() }, None, 100).unwrap().lines.len()
+    };
+    let states = [StateName::Sent, StateName::Failed, StateName::Discarded, StateName::Cancelled];
+    assert_eq!(states.map(&mut counted), [1, 1, 1, 1]);
+    assert_eq!([StateName::Pending, StateName::Sending].map(counted), [9, 2]);
+    let groups = reader.groups(&Tenant::default(), 10).unwrap();
+    assert_eq!(groups.iter().map(|group| group.count).collect::<Vec<_>>(), [1]);
+    let edited = reader.revisions(&Tenant::default(), groups[0].newest).unwrap();
+    assert_eq!(edited.iter().map(|it| it.note.as_deref()).collect::<Vec<_>>(), [Some(ODD)]);
+    let webhook = reader.doc(Shelf::Webhook, &Tenant::default(), ODD).unwrap().unwrap();
+    assert_eq!((webhook.version, webhook.leaf.topic.as_deref()), (1, Some(ODD)));
+    assert_eq!(reader.verify().unwrap().broken, None);
+    let later = Time::from_millis(1_800_000_000_000);
+    let campaign = serde_json::from_str(
+        r#"{"name": "Spring", "channel": "crm", "lane": "default", "template": "spring", "template_version": 1,
+            "created_at": "2026-05-01T12:00:00Z", "created_by": "ana", "state": "draft"}"#,
+    );
+    let (shelf, tenant, id) = (Shelf::Campaign, Tenant::default(), "cmp_new".to_owned());
+    let leaf = Some(roster::leaf(&campaign.unwrap()));
+    let new = Shelve { shelf, tenant, id, expect: Expect::Nothing, leaf, record: None };
+    assert_eq!(store.shelve(&new, later).unwrap(), Shelved::Done { version: 1 });
+    let of = Ok(Person { to: ODD.into(), key: ODD.into(), payload: None });
+    let (tenant, campaign, by) = (Tenant::default(), "cmp_new".parse().unwrap(), Actor("ana".into()));
+    let lines = vec![Listed { line: 1, of }];
+    let listed = store.enlist(&Enlist { tenant, campaign, lines, by }, later).unwrap();
+    assert_eq!(listed, Ok(vec![Enlisted::Added]));
     store.commit(later, &[3; 32]).unwrap();
     drop(store);
     let home: Home = folder.path().to_str().unwrap().parse().unwrap();

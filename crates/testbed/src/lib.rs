@@ -6,6 +6,7 @@
 
 mod patroni;
 mod pooler;
+mod postfix;
 mod programs;
 
 use std::net::TcpListener;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 pub use patroni::Patroni;
 pub use pooler::Pooler;
+pub use postfix::Postfix;
 
 /// Names the cluster that all test processes share: a URL without a database.
 pub const SHARED: &str = "POMBO_TEST_POSTGRES";

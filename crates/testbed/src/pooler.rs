@@ -4,19 +4,24 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use crate::{Cluster, Database, free_port, programs};
 
-/// Starts PgBouncer for every line that comes; once our end of the pipe closes, ends it and deletes the folder.
+/// Starts PgBouncer for every line that comes, after the one before is gone; once our end of the pipe closes, ends it
+/// and deletes the folder.
 const KEEPER: &str = r#"
 cd "$0"
+pid=
+end() { [ -z "$pid" ] || { kill -KILL "$pid"; wait "$pid"; }; }
 while read -r _; do
+  end
   PATH=$PATH:/usr/sbin pgbouncer pgbouncer.ini >>log 2>&1 </dev/null &
-  echo $! >pid
+  pid=$!
+  echo "$pid" >pid
 done
-kill -KILL "$(cat pid)"
+end
 rm -rf "$0"
 "#;
 
@@ -50,7 +55,7 @@ impl Pooler {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let keeper = command.spawn().unwrap_or_else(|error| panic!("error: cannot run sh: {error}"));
         let pooler = Pooler { folder: folder.keep(), port, keeper };
-        pooler.open();
+        pooler.restart();
         pooler
     }
 
@@ -59,24 +64,24 @@ impl Pooler {
         format!("postgres://postgres@127.0.0.1:{}/{}", self.port, database.name)
     }
 
-    /// Ends it at once and starts another in its place; whoever was connected is cut off.
+    /// Ends it at once, if there is one, and starts another in its place; whoever was connected is cut off.
     pub fn restart(&self) {
-        let pid = std::fs::read_to_string(self.folder.join("pid")).unwrap_or_default();
-        programs::run(Command::new("kill").args(["-KILL", pid.trim()]))
-            .unwrap_or_else(|error| panic!("error: {error}"));
-        self.open();
-    }
-
-    fn open(&self) {
+        let before = self.pid();
         let told = self.keeper.stdin.as_ref().map(|mut pipe| writeln!(pipe));
         assert!(matches!(told, Some(Ok(()))), "error: the keeper of the pooler has died: {}", self.log());
         for _ in 0..100 {
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {
+            // Until there is another, whoever answers is the one that ends.
+            if self.pid() != before && TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(100));
         }
         panic!("error: PgBouncer does not start; scripts/setup installs it\n{}", self.log());
+    }
+
+    /// Of the one that was started last, if any was.
+    fn pid(&self) -> Option<u32> {
+        std::fs::read_to_string(self.folder.join("pid")).ok()?.trim().parse().ok()
     }
 
     fn log(&self) -> String {

@@ -1,8 +1,10 @@
 //! The HTTP API under `/v1`, and the health checks beside it.
 
 pub(crate) mod batch;
+pub(crate) mod campaigns;
 pub(crate) mod channels;
 pub(crate) mod classify;
+mod csv;
 pub(crate) mod dead;
 pub(crate) mod decisions;
 pub(crate) mod events;
@@ -11,9 +13,11 @@ pub(crate) mod health;
 pub(crate) mod keys;
 pub(crate) mod list;
 pub(crate) mod messages;
+mod news;
 pub(crate) mod operations;
 pub(crate) mod page;
 pub(crate) mod receipts;
+pub(crate) mod recipients;
 pub(crate) mod stats;
 pub(crate) mod store;
 pub(crate) mod suppressions;

@@ -183,14 +183,18 @@ impl Caller {
     /// The channel of a kind that serves a request which names none: the one that the key names, else the first by
     /// name among those that it may use.
     pub fn default_channel(&self, kind: ChannelKind, setup: &Setup) -> Option<Arc<ChannelSetup>> {
+        let named = self.defaults.get(kind.as_str());
         let fits = |channel: &&Arc<ChannelSetup>| {
-            let own = channel.tenant == self.tenant && channel.name.as_str() != EVENTS;
-            channel.kind == kind && own && self.sees(&channel.name)
+            channel.kind == kind && named.is_none_or(|named| *named == channel.name)
         };
-        match self.defaults.get(kind.as_str()) {
-            Some(name) => setup.channels.get(name).filter(fits).cloned(),
-            None => setup.channels.values().find(fits).cloned(),
-        }
+        self.channels_in(setup).find(fits).cloned()
+    }
+
+    /// The channels that it may send through, by name.
+    pub(crate) fn channels_in<'a>(&self, setup: &'a Setup) -> impl Iterator<Item = &'a Arc<ChannelSetup>> {
+        setup.channels.values().filter(move |channel| {
+            channel.tenant == self.tenant && channel.name.as_str() != EVENTS && self.sees(&channel.name)
+        })
     }
 }
 

@@ -3,19 +3,22 @@
 //! One pure function makes an event of a record, so that both tell the same. A message event says what the record says,
 //! and what of the message never changes; who it was for and what it said stays out.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Body, Draft, Idempotency, Json, Priority, QueueName, State};
 use pombo_kernel::name::{ChannelName, Tenant};
 use pombo_kernel::setup::{EVENTS, Setup};
 use pombo_kernel::time::Time;
-use pombo_store::Line;
 use pombo_store::audit::{Event, Record};
+use pombo_store::{Line, Store, StoreError};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::auth::{Access, Caller};
+use crate::campaign::CampaignView;
 
 /// What happened, as Standard Webhooks suggests to say it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -24,12 +27,15 @@ pub struct Told {
     pub r#type: &'static str,
     /// When it happened.
     pub timestamp: Time,
-    /// The event's place among all events. None for a test.
+    /// The event's place among all events. None for a test, and for a campaign's progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
     /// What there is to say of it; it depends on the type.
     pub data: Map<String, Value>,
 }
+
+/// How far a campaign has come, on the stream alone: no record tells of it.
+pub const PROGRESS: &str = "campaign.progress";
 
 /// What a webhook is sent to see that it works.
 pub const TEST: &str = "webhook.test";
@@ -103,6 +109,31 @@ pub(crate) fn claim(record: &Record) -> Option<String> {
     detail.get("claimId")?.as_str().map(str::to_owned)
 }
 
+/// Whether it may tell of a step of a campaign.
+pub(crate) fn moves_campaign(record: &Record) -> bool {
+    let group = kind(record.event).split('.').next().unwrap_or_default();
+    group == "campaign" || group == "message" && !matches!(record.event, Event::Delivery | Event::Edited)
+}
+
+/// The campaign that a record is about, by itself or by its message.
+pub(crate) fn campaign(record: &Record, line: Option<&Line>) -> Option<String> {
+    if record.message.is_some() {
+        return line?.message.queue.campaign.as_ref().map(ToString::to_string);
+    }
+    let detail: Value = serde_json::from_str(&record.detail).ok()?;
+    detail.get("campaign")?.as_str().map(str::to_owned)
+}
+
+/// Messages with these ids, those that there are. To be asked for a few at a time: each may be large.
+pub async fn lines(
+    store: &dyn Store,
+    ids: impl Iterator<Item = MessageId>,
+) -> Result<HashMap<MessageId, Line>, StoreError> {
+    let ids: Vec<MessageId> = ids.collect::<BTreeSet<_>>().into_iter().collect();
+    let lines = if ids.is_empty() { Vec::new() } else { store.lines(ids).await? };
+    Ok(lines.into_iter().map(|line| (line.message.id, line)).collect())
+}
+
 /// Whether it is that tenant's to know. What concerns a channel as such concerns the channel's tenant, and what
 /// concerns the whole store concerns everybody.
 pub fn concerns(record: &Record, tenant: &Tenant, setup: &Setup) -> bool {
@@ -140,6 +171,15 @@ pub fn told(position: u64, record: &Record, line: Option<&Line>) -> Told {
         position: Some(position),
         data: data(record, line),
     }
+}
+
+/// How far a campaign has come.
+pub(crate) fn progress(seen: &CampaignView, now: Time) -> Told {
+    let data = match serde_json::to_value(seen) {
+        Ok(Value::Object(data)) => data,
+        _ => Map::new(),
+    };
+    Told { r#type: PROGRESS, timestamp: now, position: None, data }
 }
 
 /// A test, for the webhook with that id.
@@ -248,10 +288,8 @@ pub fn delivery(tenant: &Tenant, webhook: &str, told: &Told) -> Draft {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use pombo_kernel::classify::Verdict;
-    use pombo_kernel::id::{MessageId, MessageKey};
+    use pombo_kernel::id::MessageKey;
     use pombo_kernel::message::{AttemptFailure, FailureReason, Message, Progress, StateName};
     use pombo_kernel::reply::Receipt;
     use serde_json::json;

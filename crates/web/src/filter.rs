@@ -12,8 +12,12 @@ use crate::api::page::{Wrong, parsed};
 use crate::problem::{Code, FieldError};
 
 /// The filters of messages.
-pub(crate) const MESSAGES: [&str; 12] = [
-    "state",
+pub(crate) const MESSAGES: [&str; 12] = led_by("state");
+
+/// The filters of dead letters, which are all in one state.
+pub(crate) const LETTERS: [&str; 12] = led_by("cause");
+
+const SHARED: [&str; 11] = [
     "channel",
     "lane",
     "type",
@@ -27,21 +31,15 @@ pub(crate) const MESSAGES: [&str; 12] = [
     "until",
 ];
 
-/// The filters of dead letters, which are all in one state.
-pub(crate) const LETTERS: [&str; 12] = [
-    "cause",
-    "channel",
-    "lane",
-    "type",
-    "template",
-    "campaign",
-    "recipient",
-    "reference",
-    "category",
-    "delivery",
-    "since",
-    "until",
-];
+const fn led_by(first: &'static str) -> [&'static str; 12] {
+    let mut all = [first; 12];
+    let mut index = 0;
+    while index < SHARED.len() {
+        all[index + 1] = SHARED[index];
+        index += 1;
+    }
+    all
+}
 
 /// Sets the filter of that name, or says what is wrong with it.
 pub(crate) fn set(filter: &mut Filter, name: &str, value: &str) -> Result<(), Wrong> {
@@ -67,6 +65,20 @@ pub(crate) fn set(filter: &mut Filter, name: &str, value: &str) -> Result<(), Wr
     Ok(())
 }
 
+/// Whether dead letters can be filtered by that.
+pub(crate) fn known(name: &str) -> Result<(), Wrong> {
+    match LETTERS.contains(&name) {
+        true => Ok(()),
+        false => Err(("is not a filter".to_owned(), format!("there are {}", LETTERS.join(", ")))),
+    }
+}
+
+/// What is wrong with one of the filters in a document.
+pub(crate) fn wrong(name: &str, (reason, hint): Wrong) -> FieldError {
+    let field = format!("filter.{}", name.chars().take(64).collect::<String>()).into();
+    FieldError { code: Code::InvalidField, field, reason, hint }
+}
+
 /// The dead letters of a tenant that match what is written; every problem at once.
 pub(crate) fn letters(
     tenant: &Tenant,
@@ -75,13 +87,9 @@ pub(crate) fn letters(
     let mut filter = Filter { tenant: tenant.clone(), state: Some(StateName::Failed), ..Filter::default() };
     let mut errors = Vec::new();
     for (name, value) in written {
-        let read = match LETTERS.contains(&name.as_str()) {
-            true => set(&mut filter, name, value),
-            false => Err(("is not a filter".to_owned(), format!("there are {}", LETTERS.join(", ")))),
-        };
-        if let (Err((reason, hint)), true) = (read, errors.len() < 20) {
-            let field = format!("filter.{}", name.chars().take(64).collect::<String>()).into();
-            errors.push(FieldError { code: Code::InvalidField, field, reason, hint });
+        let read = known(name).and_then(|()| set(&mut filter, name, value));
+        if let (Err(reason), true) = (read, errors.len() < 20) {
+            errors.push(wrong(name, reason));
         }
     }
     if errors.is_empty() { Ok(filter) } else { Err(errors) }
@@ -93,7 +101,12 @@ pub fn of_operation(tenant: &Tenant, operation: &Operation) -> Option<Filter> {
     letters(tenant, &operation.filter).ok().map(|filter| Filter { within, ..filter })
 }
 
-fn one_of<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str, what: &str) -> Result<T, Wrong> {
+pub(crate) fn one_of<T: Copy>(
+    text: &str,
+    all: &[T],
+    name: fn(T) -> &'static str,
+    what: &str,
+) -> Result<T, Wrong> {
     all.iter().copied().find(|it| name(*it) == text).ok_or_else(|| {
         let names: Vec<_> = all.iter().map(|it| name(*it)).collect();
         (format!("is not {what}"), format!("one of {}", names.join(", ")))

@@ -1,12 +1,15 @@
 //! The same key and the same request are the same message.
 
-use http::HeaderMap;
+use axum::response::Response;
+use http::{HeaderMap, HeaderValue};
 use pombo_kernel::message::Idempotency;
 use pombo_kernel::request::bad_idempotency_key;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::problem::Problem;
+use crate::api::messages::REPLAYED;
+use crate::key::hex;
+use crate::problem::{Code, Problem};
 
 const HEADER: &str = "idempotency-key";
 /// What problems call it.
@@ -53,6 +56,31 @@ fn unquoted(rest: &str) -> Option<String> {
 /// A key with the digest of the request that it came with.
 pub fn of(key: String, request: &[u8]) -> Idempotency {
     Idempotency { key, fingerprint: fingerprint(request) }
+}
+
+/// A name for what a key stands for, among others that are told apart by these words: the same words, the same name.
+pub(crate) fn place(words: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for word in words {
+        hasher.update(word.len().to_le_bytes());
+        hasher.update(word.as_bytes());
+    }
+    hex(&hasher.finalize())
+}
+
+/// An answer that an earlier request has had before.
+pub(crate) fn replayed(mut response: Response) -> Response {
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// The key stands for another request, which had that result.
+pub(crate) fn conflict(result: &str) -> Problem {
+    Problem::new(
+        Code::IdempotencyConflict,
+        format!("this idempotency key was used for another request, {result}"),
+        "use a new key for a new request; a repeat must be the same",
+    )
 }
 
 /// A digest of what a request says, not of how it is written: blanks, the order of keys and fields that are null

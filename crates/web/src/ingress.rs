@@ -141,10 +141,8 @@ fn mail_channel(caller: &Caller, setup: &Setup) -> Option<Arc<ChannelSetup>> {
     if let Some(kind) = named {
         return caller.default_channel(*kind, setup);
     }
-    let fits = |kind: ChannelKind, channel: &ChannelSetup| {
-        channel.kind == kind && channel.tenant == caller.tenant && caller.sees(&channel.name)
-    };
-    let all = || KINDS.iter().flat_map(|kind| setup.channels.values().filter(|channel| fits(*kind, channel)));
+    let all =
+        || KINDS.iter().flat_map(|kind| caller.channels_in(setup).filter(|channel| channel.kind == *kind));
     all().find(|channel| channel.unready.is_none()).or_else(|| all().next()).cloned()
 }
 

@@ -92,10 +92,12 @@ impl Door {
         }
     }
 
-    /// Whether a caller's key still opens what it did when a long request began.
-    pub(crate) async fn still_knows(&self, caller: &Caller) -> Result<(), Problem> {
+    /// Who holds a key by now that opened something when a long request began: it may have ended since, and it may be
+    /// for other channels.
+    pub(crate) async fn still_knows(&self, caller: &Caller) -> Result<Arc<Caller>, Problem> {
         let known = self.known(&caller.digest.0).await?;
-        standing(&*known.ok_or_else(|| unauthorized("this key is not known any more"))?, self.now())
+        let known = known.ok_or_else(|| unauthorized("this key is not known any more"))?;
+        standing(&known, self.now()).map(|()| known.caller.clone())
     }
 
     async fn known(&self, digest: &[u8; 32]) -> Result<Option<Arc<Known>>, Problem> {

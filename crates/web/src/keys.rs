@@ -4,21 +4,20 @@ use pombo_kernel::message::Actor;
 use pombo_kernel::name::Tenant;
 use pombo_kernel::time::Time;
 use pombo_store::audit::{Event, Record};
-use pombo_store::shelf::{Doc, Expect, Pick, Shelf, Shelve, Shelved, Wanted};
+use pombo_store::shelf::{Doc, Expect, Pick, Shelf, Shelved, Wanted};
 use pombo_store::transition::act_of;
 use pombo_store::{Store, StoreError};
 use serde_json::json;
 
 use crate::auth::Role;
 use crate::key::{FIRST, KeyDoc, digest, hex};
+use crate::shelf;
 
 /// Where keys come from that nobody can guess: 256 bits at a time.
 pub type Entropy = dyn Fn() -> [u8; 32] + Send + Sync;
 
 /// Marks the key that the server's environment names.
 const ENVIRONMENT: &str = "environment";
-/// How often a change is tried again that met another.
-const TRIES: usize = 10;
 
 /// A new key: what its holder gets to see, once.
 pub(crate) fn new_text(entropy: &Entropy) -> String {
@@ -76,7 +75,7 @@ pub async fn ensure_admin(
         let text = new_text(entropy);
         let key = KeyDoc { digest: Some(hex(&digest(&text))), ..base };
         let record = record(Event::KeyAdded, &house, &by, &key, now);
-        let done = shelve(store, key.shelved(&house, FIRST, Expect::Nothing, Some(record))).await?;
+        let done = shelf::put(store, key.shelved(&house, FIRST, Expect::Nothing, Some(record))).await?;
         return Ok(matches!(done, Shelved::Done { .. }).then_some(text));
     };
     let given = digest(given);
@@ -91,27 +90,21 @@ pub async fn ensure_admin(
             let key = KeyDoc { origin: Some(ENVIRONMENT.to_owned()), ..base };
             let record = record(Event::KeyAdded, &house, &by, &key, now);
             // Whoever put it there meanwhile was given the same one.
-            shelve(store, key.shelved(&house, &hex(&given), Expect::Nothing, Some(record))).await?;
+            shelf::put(store, key.shelved(&house, &hex(&given), Expect::Nothing, Some(record))).await?;
         }
     }
     for (doc, key) in own {
         if key.origin.as_deref() == Some(ENVIRONMENT) && key.digest(&doc) != Some(given) {
             tracing::info!(key_id = key.id, "POMBO_ADMIN_KEY was changed; the one before is revoked");
-            revoke(store, doc, key, &by, now).await?;
+            revoke(store, doc, &by, now).await?;
         }
     }
     Ok(None)
 }
 
 /// Ends a key for good, unless that was done before; the document as it is then.
-pub(crate) async fn revoke(
-    store: &dyn Store,
-    doc: Doc,
-    key: KeyDoc,
-    by: &Actor,
-    now: Time,
-) -> Result<KeyDoc, StoreError> {
-    change(store, doc, key, |doc, key| {
+pub(crate) async fn revoke(store: &dyn Store, doc: Doc, by: &Actor, now: Time) -> Result<KeyDoc, StoreError> {
+    change(store, doc, |doc, key| {
         let revoked = KeyDoc { revoked_at: Some(now), revoked_by: Some(by.0.clone()), ..key.clone() };
         let record = record(Event::KeyRemoved, &doc.tenant, by, &revoked, now);
         key.revoked_at.is_none().then_some((revoked, record))
@@ -122,23 +115,17 @@ pub(crate) async fn revoke(
 /// Changes a key as `wish` says, anew if somebody else changed it meanwhile; nothing if it wishes for nothing.
 pub(crate) async fn change(
     store: &dyn Store,
-    mut doc: Doc,
-    mut key: KeyDoc,
+    doc: Doc,
     wish: impl Fn(&Doc, &KeyDoc) -> Option<(KeyDoc, Record)>,
 ) -> Result<KeyDoc, StoreError> {
-    for _ in 0..TRIES {
-        let Some((changed, record)) = wish(&doc, &key) else { return Ok(key) };
+    shelf::change(store, Some(doc), |doc| {
+        let found = doc.and_then(|doc| Some((doc, KeyDoc::read(doc)?)));
+        let (doc, key) = found.ok_or_else(|| StoreError::Again("a key is gone".to_owned()))?;
+        let Some((changed, record)) = wish(doc, &key) else { return Ok((None, key)) };
         let expect = Expect::Version(doc.version);
-        match shelve(store, changed.shelved(&doc.tenant, &doc.id, expect, Some(record))).await? {
-            Shelved::Done { .. } => return Ok(changed),
-            Shelved::Conflict(Some(found)) => {
-                key = KeyDoc::read(&found).ok_or_else(|| StoreError::Again("a key changed".to_owned()))?;
-                doc = found;
-            }
-            Shelved::Conflict(None) => return Err(StoreError::Again("a key is gone".to_owned())),
-        }
-    }
-    Err(StoreError::Again("a key is being changed over and over".to_owned()))
+        Ok((Some(changed.shelved(&doc.tenant, &doc.id, expect, Some(record))), changed))
+    })
+    .await
 }
 
 /// All keys of a tenant that can be read.
@@ -157,9 +144,4 @@ pub(crate) async fn all(store: &dyn Store, tenant: &Tenant) -> Result<Vec<(Doc, 
             return Ok(found);
         }
     }
-}
-
-pub(crate) async fn shelve(store: &dyn Store, wish: Shelve) -> Result<Shelved, StoreError> {
-    let done = store.shelve(vec![wish]).await?.pop();
-    done.ok_or_else(|| StoreError::Again("the store gave no answer".to_owned()))
 }

@@ -6,6 +6,7 @@
 mod api;
 mod auth;
 mod body;
+pub mod campaign;
 pub mod decision;
 mod docs;
 pub mod event;
@@ -22,7 +23,10 @@ mod pin;
 pub mod problem;
 mod proof;
 mod route;
+mod seats;
 mod server;
+pub mod shelf;
+pub mod suppression;
 mod view;
 pub mod webhook;
 
@@ -61,7 +65,7 @@ struct Inner {
     /// NDJSON streams that may be open at once.
     streams: Arc<Semaphore>,
     /// Followers of events that there may be at once.
-    followers: Arc<Semaphore>,
+    followers: Arc<seats::Seats>,
     /// Reports that may wait at once for the messages that they are about.
     waiters: Semaphore,
     complaints: proof::Complaints,
@@ -78,6 +82,8 @@ pub struct Patience {
     pub test: Duration,
     /// For e-mails that are due to be tried, where somebody asks to have them sent.
     pub queue: Duration,
+    /// For what a campaign has made ahead to be called back, where somebody cancels it.
+    pub cancel: Duration,
 }
 
 impl Default for Patience {
@@ -87,6 +93,7 @@ impl Default for Patience {
             stream: Duration::from_secs(60),
             test: Duration::from_secs(10),
             queue: Duration::from_secs(10),
+            cancel: Duration::from_secs(5),
         }
     }
 }
@@ -122,7 +129,7 @@ impl Door {
             closing: watch::Sender::new(false),
             room: Semaphore::new(ROOM_BYTES),
             streams: Arc::new(Semaphore::new(STREAMS)),
-            followers: Arc::new(Semaphore::new(api::events::FOLLOWERS)),
+            followers: seats::Seats::new(api::events::FOLLOWERS),
             waiters: Semaphore::new(api::receipts::WAITERS),
             complaints: proof::Complaints::new(),
         }))

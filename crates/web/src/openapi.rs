@@ -4,6 +4,7 @@
 //! from the form of a route is added here and not written in the tables: the key that it asks for, and the problems
 //! that anything with a key, a body, a cursor or a name in its path can answer with.
 
+mod campaigns;
 mod entry;
 mod events;
 mod house;
@@ -29,12 +30,19 @@ use crate::problem::Code;
 use crate::route::{ROUTES, Route, Way};
 
 /// The tables, in the order in which they are read.
-const TABLES: &[&[Entry]] =
-    &[messages::ENTRIES, letters::ENTRIES, house::ENTRIES, events::ENTRIES, ingress::ENTRIES];
+const TABLES: &[&[Entry]] = &[
+    messages::ENTRIES,
+    campaigns::ENTRIES,
+    letters::ENTRIES,
+    house::ENTRIES,
+    events::ENTRIES,
+    ingress::ENTRIES,
+];
 
 /// What the sections are about.
 const TAGS: &[(&str, &str)] = &[
     ("messages", "Handing messages in, following them and taking them back."),
+    ("campaigns", "One template to many people, one at a time, at a pace."),
     ("dead-letters", "Messages that failed: grouped by cause, put right, sent again or given up."),
     ("operations", "Work that outlasts the request that asked for it."),
     ("channels", "Where messages go out, and what makes them wait."),

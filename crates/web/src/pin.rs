@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::Draft;
 use pombo_kernel::name::{TemplateName, Tenant};
 use pombo_kernel::request::{Code, Problem, no_template};
@@ -45,7 +46,8 @@ pub async fn pin_templates(
     Ok(found)
 }
 
-async fn look_up(
+/// The latest version of a template, or why there is none.
+pub(crate) async fn look_up(
     store: &dyn Store,
     tenant: &Tenant,
     template: &str,
@@ -61,8 +63,12 @@ async fn look_up(
 
 /// A template that has nothing for the channel's kind would only become a dead letter.
 fn unsuited(setup: &Setup, draft: &Draft, latest: &TemplateVersion) -> Option<Problem> {
-    let channel = setup.channels.get(&draft.queue.channel)?;
-    let lacks = latest.template.body_for(channel.kind).err()?;
+    lacks(setup.channels.get(&draft.queue.channel)?.kind, latest)
+}
+
+/// What keeps a template from being sent through channels of that kind.
+pub(crate) fn lacks(kind: ChannelKind, latest: &TemplateVersion) -> Option<Problem> {
+    let lacks = latest.template.body_for(kind).err()?;
     Some(Problem {
         code: Code::ContentNotAccepted,
         field: "template".into(),

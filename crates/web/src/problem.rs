@@ -57,6 +57,7 @@ codes! {
     NotRetryable = 409 "NOT_RETRYABLE" "It cannot be tried now",
     VersionConflict = 409 "VERSION_CONFLICT" "Somebody else has changed it",
     TooManyWebhooks = 409 "TOO_MANY_WEBHOOKS" "There are as many webhooks as there may be",
+    CampaignState = 409 "CAMPAIGN_STATE" "The campaign is in another state",
     KeyEnded = 409 "KEY_ENDED" "The key has ended",
     LastAdminKey = 409 "LAST_ADMIN_KEY" "No other admin key works",
     BodyTooLarge = 413 "BODY_TOO_LARGE" "It is too large",
@@ -68,6 +69,8 @@ codes! {
     TemplateError = 422 "TEMPLATE_ERROR" "The template cannot be used",
     ContentNotAccepted = 422 "CONTENT_NOT_ACCEPTED" "The channel does not take this content",
     TimeInPast = 422 "TIME_IN_PAST" "The time is in the past",
+    RecipientSuppressed = 422 "RECIPIENT_SUPPRESSED" "The recipient is not to be written to",
+    NoRecipients = 422 "NO_RECIPIENTS" "There is nobody to write to",
     InvalidErrorMessage = 422 "INVALID_ERROR_MESSAGE" "The error is empty or no text",
     MaxRetriesExceeded = 422 "MAX_RETRIES_EXCEEDED" "There were enough retries",
     PermanentError = 422 "PERMANENT_ERROR" "No retry can help",
@@ -100,6 +103,7 @@ impl From<request::Code> for Code {
             request::Code::ContentNotAccepted => Code::ContentNotAccepted,
             request::Code::TooLarge => Code::BodyTooLarge,
             request::Code::TimeInPast => Code::TimeInPast,
+            request::Code::Suppressed => Code::RecipientSuppressed,
         }
     }
 }
@@ -204,18 +208,17 @@ impl From<Refused> for Problem {
     fn from(refused: Refused) -> Problem {
         match refused {
             Refused::NotJson(bad) => bad.into(),
-            Refused::Problems(problems) => Problem::fields(
-                problems
-                    .into_iter()
-                    .map(|problem| FieldError {
-                        code: problem.code.into(),
-                        field: problem.field,
-                        reason: problem.reason,
-                        hint: problem.hint,
-                    })
-                    .collect(),
-            ),
+            Refused::Problems(problems) => {
+                Problem::fields(problems.into_iter().map(FieldError::from).collect())
+            }
         }
+    }
+}
+
+impl From<request::Problem> for FieldError {
+    fn from(problem: request::Problem) -> FieldError {
+        let request::Problem { code, field, reason, hint } = problem;
+        FieldError { code: code.into(), field, reason, hint }
     }
 }
 

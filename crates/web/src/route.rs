@@ -18,8 +18,8 @@ use http::{HeaderValue, Method, header};
 
 use crate::Door;
 use crate::api::{
-    batch, channels, classify, dead, decisions, events, health, keys, list, messages, operations, receipts,
-    stats, store, suppressions, templates, webhooks,
+    batch, campaigns, channels, classify, dead, decisions, events, health, keys, list, messages, operations,
+    receipts, recipients, stats, store, suppressions, templates, webhooks,
 };
 use crate::auth::{Access, Caller, bearer};
 use crate::ingress::{self, Surface, evolution, queue, resend, supabase};
@@ -98,6 +98,32 @@ pub static ROUTES: &[Route] = &[
     keyed(Method::POST, "/v1/dead-letters/discard", Access::Operate, |call| Box::pin(dead::discard(call))),
     keyed(Method::GET, "/v1/dead-letters/{id}", Access::Look, |call| Box::pin(dead::show(call))),
     keyed(Method::PATCH, "/v1/dead-letters/{id}", Access::Operate, |call| Box::pin(dead::edit(call))),
+    keyed(Method::GET, "/v1/campaigns", Access::Look, |call| Box::pin(campaigns::list(call))),
+    keyed(Method::POST, "/v1/campaigns", Access::Operate, |call| Box::pin(campaigns::create(call))),
+    keyed(Method::GET, "/v1/campaigns/{id}", Access::Look, |call| Box::pin(campaigns::show(call))),
+    keyed(Method::PATCH, "/v1/campaigns/{id}", Access::Operate, |call| Box::pin(campaigns::change(call))),
+    keyed(Method::DELETE, "/v1/campaigns/{id}", Access::Operate, |call| Box::pin(campaigns::remove(call))),
+    keyed(Method::GET, "/v1/campaigns/{id}/recipients", Access::Look, |call| {
+        Box::pin(recipients::list(call))
+    }),
+    keyed(Method::POST, "/v1/campaigns/{id}/recipients", Access::Operate, |call| {
+        Box::pin(recipients::import(call))
+    }),
+    keyed(Method::POST, "/v1/campaigns/{id}/preview", Access::Look, |call| {
+        Box::pin(campaigns::preview(call))
+    }),
+    keyed(Method::POST, "/v1/campaigns/{id}/start", Access::Operate, |call| Box::pin(campaigns::start(call))),
+    keyed(Method::POST, "/v1/campaigns/{id}/schedule", Access::Operate, |call| {
+        Box::pin(campaigns::schedule(call))
+    }),
+    keyed(Method::POST, "/v1/campaigns/{id}/pause", Access::Operate, |call| Box::pin(campaigns::pause(call))),
+    keyed(Method::POST, "/v1/campaigns/{id}/resume", Access::Operate, |call| {
+        Box::pin(campaigns::resume(call))
+    }),
+    keyed(Method::POST, "/v1/campaigns/{id}/cancel", Access::Operate, |call| {
+        Box::pin(campaigns::cancel(call))
+    }),
+    keyed(Method::POST, "/v1/campaigns/{id}/retry", Access::Operate, |call| Box::pin(campaigns::retry(call))),
     keyed(Method::GET, "/v1/operations", Access::Look, |call| Box::pin(operations::list(call))),
     keyed(Method::GET, "/v1/operations/{id}", Access::Look, |call| Box::pin(operations::show(call))),
     keyed(Method::POST, "/v1/operations/{id}/cancel", Access::Operate, |call| {

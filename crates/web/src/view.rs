@@ -78,7 +78,7 @@ struct Rest<'a> {
     user_id: Option<&'a str>,
     ordering_key: Option<&'a str>,
     #[schemars(with = "Map<String, Value>")]
-    metadata: Metadata<'a>,
+    metadata: Members<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry: Option<&'a Overrides>,
     /// Why it is a dead letter.
@@ -102,9 +102,9 @@ struct Rest<'a> {
 }
 
 /// An object, also where none was given.
-struct Metadata<'a>(Option<&'a Json>);
+pub(crate) struct Members<'a>(pub(crate) Option<&'a Json>);
 
-impl Serialize for Metadata<'_> {
+impl Serialize for Members<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Some(json) => json.serialize(serializer),
@@ -114,7 +114,7 @@ impl Serialize for Metadata<'_> {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct LastError<'a> {
+pub(crate) struct LastError<'a> {
     verdict: pombo_kernel::classify::Verdict,
     category: &'a str,
     code: Option<&'a str>,
@@ -212,7 +212,7 @@ impl<'a> Known<'a> {
             reference: said.reference.as_deref(),
             user_id: said.user_id.as_deref(),
             ordering_key: self.ordering_key,
-            metadata: Metadata(said.metadata.as_ref()),
+            metadata: Members(said.metadata.as_ref()),
             retry: said.retry.as_ref(),
             failure_reason,
             attempt_count: self.attempts,

@@ -6,13 +6,12 @@ use pombo_kernel::name::Tenant;
 use pombo_kernel::subscription::{Disabled, Subscription};
 use pombo_kernel::time::Time;
 use pombo_store::audit::Event;
-use pombo_store::shelf::{Doc, Expect, Leaf, Shelf, Shelve, Shelved};
+use pombo_store::shelf::{Doc, Expect, Leaf, Shelf, Shelve};
 use pombo_store::transition::act_of;
 use pombo_store::{Store, StoreError};
 use serde_json::json;
 
-/// How often a change is tried again that met another.
-const TRIES: usize = 10;
+use crate::shelf;
 
 /// A wish to put a webhook there, where that is expected. `change` says in a word what is done to it.
 pub fn put(
@@ -45,22 +44,18 @@ pub async fn change(
     now: Time,
     wish: impl Fn(&Doc, &mut Subscription) -> Option<&'static str>,
 ) -> Result<Option<(Doc, Subscription)>, StoreError> {
-    let mut found = store.doc(Shelf::Webhook, tenant.clone(), id.to_owned()).await?;
-    for _ in 0..TRIES {
-        let Some(mut doc) = found else { return Ok(None) };
-        let Some(mut subscription) = Subscription::read(&doc.leaf.body) else { return Ok(None) };
-        let Some(what) = wish(&doc, &mut subscription) else { return Ok(Some((doc, subscription))) };
-        let wish = put(tenant, id, &subscription, Expect::Version(doc.version), (what, by, now));
-        match store.shelve(vec![wish]).await?.pop() {
-            Some(Shelved::Done { version }) => {
-                (doc.version, doc.updated_at) = (version, now);
-                return Ok(Some((doc, subscription)));
-            }
-            Some(Shelved::Conflict(other)) => found = other,
-            None => return Err(StoreError::Closed),
-        }
-    }
-    Err(StoreError::Again("a webhook is being changed over and over".to_owned()))
+    let found = store.doc(Shelf::Webhook, tenant.clone(), id.to_owned()).await?;
+    shelf::change(store, found, |doc| {
+        let Some(doc) = doc else { return Ok((None, None)) };
+        let Some(mut subscription) = Subscription::read(&doc.leaf.body) else { return Ok((None, None)) };
+        let Some(what) = wish(doc, &mut subscription) else {
+            return Ok((None, Some((doc.clone(), subscription))));
+        };
+        let wanted = put(tenant, id, &subscription, Expect::Version(doc.version), (what, by, now));
+        let changed = Doc { version: doc.version + 1, updated_at: now, ..doc.clone() };
+        Ok((Some(wanted), Some((changed, subscription))))
+    })
+    .await
 }
 
 /// Tells it nothing more, since its receiver said so in an attempt that began then, unless somebody changed it after

@@ -20,6 +20,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use pombo_kernel::secret::Secret;
+use pombo_kernel::time::Clock;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -27,7 +28,7 @@ use tokio::task::JoinHandle;
 pub use self::receipt::Hook;
 use self::receipt::Postman;
 use self::world::World;
-pub use self::world::{Sent, State, Stats};
+pub use self::world::{Sent, State, Stats, Visit};
 use super::REQUEST_BYTES_MAX;
 use super::door::{self, HangUp};
 use super::script::parameter;
@@ -67,6 +68,8 @@ pub struct Options {
     pub fail_percent: u8,
     /// For dice, and for the ids of messages.
     pub seed: u64,
+    /// Where it is given, the times of all requests to send are kept.
+    pub clock: Option<Arc<dyn Clock>>,
 }
 
 impl Default for Options {
@@ -79,6 +82,7 @@ impl Default for Options {
             slow: Duration::from_secs(2),
             fail_percent: 0,
             seed: 0,
+            clock: None,
         }
     }
 }
@@ -115,6 +119,11 @@ impl EvolutionSandbox {
     /// Everything that went out, in order.
     pub fn sent(&self) -> Vec<Sent> {
         self.shared.world().sent.clone()
+    }
+
+    /// Every request to send, in the order in which they came, if there is a clock.
+    pub fn visits(&self) -> Vec<Visit> {
+        self.shared.world().visits.clone()
     }
 
     pub fn set_state(&self, state: State) {
@@ -154,6 +163,27 @@ impl fmt::Debug for Shared {
 impl Shared {
     fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request to send, for as long as it is looked after: until it is answered, or whoever made it is gone.
+struct Stay<'a> {
+    shared: &'a Shared,
+    nth: Option<usize>,
+}
+
+impl Stay<'_> {
+    fn begin<'a>(shared: &'a Shared, body: &Value) -> Stay<'a> {
+        let nth = shared.options.clock.as_ref().map(|clock| shared.world().visited(body, clock.now()));
+        Stay { shared, nth }
+    }
+}
+
+impl Drop for Stay<'_> {
+    fn drop(&mut self) {
+        if let (Some(nth), Some(clock)) = (self.nth, &self.shared.options.clock) {
+            self.shared.world().visits[nth].ended = Some(clock.now());
+        }
     }
 }
 
@@ -280,6 +310,7 @@ async fn send(shared: &Arc<Shared>, verb: &str, body: &Value) -> Result<Answer, 
     }
     let number = body["number"].as_str().unwrap_or_default();
     let attempt = shared.world().received(number);
+    let _stay = Stay::begin(shared, body);
     match shared.world().state {
         State::Open | State::Unlicensed => {}
         State::Connecting | State::Close => return Ok(closed_socket()),

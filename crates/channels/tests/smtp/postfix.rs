@@ -1,9 +1,6 @@
-//! A Postfix of the test's own: its configuration, queue and mailboxes in a folder that goes away with it.
+//! Mail to a Postfix of the test's own.
 
-use std::net::TcpListener;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::Path;
-use std::process::Command;
+use std::os::unix::fs::chown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,72 +9,27 @@ use pombo_channels::Channel as _;
 use pombo_channels::smtp::{Smtp, SmtpSettings, Tls};
 use pombo_kernel::classify::Verdict::{Permanent, Transient};
 use pombo_kernel::reply::{FaultKind, Stage};
-use tempfile::TempDir;
+use pombo_testbed::Postfix;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::parts::authority::Authority;
 use crate::{PATIENCE, PLAIN, accepted, envelope, meaning, refused, send, settings, unreachable};
 
-const POSTFIX: &str = "/usr/sbin/postfix";
 /// The user whom mailboxes belong to: nobody.
 const NOBODY: u32 = 65_534;
-const SERVICES: &str = "
-cleanup   unix  n - n - 0 cleanup
-qmgr      unix  n - n 300 1 qmgr
-rewrite   unix  - - n - - trivial-rewrite
-bounce    unix  - - n - 0 bounce
-defer     unix  - - n - 0 bounce
-trace     unix  - - n - 0 bounce
-flush     unix  n - n 1000? 0 flush
-proxymap  unix  - - n - - proxymap
-tlsmgr    unix  - - n 1000? 1 tlsmgr
-anvil     unix  - - n - 1 anvil
-error     unix  - - n - - error
-retry     unix  - - n - - error
-discard   unix  - - n - - discard
-virtual   unix  - n n - - virtual
-postlog   unix-dgram n - n - 1 postlogd
-";
 
-struct Postfix {
-    folder: TempDir,
-    port: u16,
-}
-
-impl Postfix {
-    /// Starts one that has a mailbox for `ana@example.net` and one for `grey@example.net`, takes mails of 20 kB,
-    /// and asks the policy service on that port about each.
-    fn start(authority: &Authority, policy: u16) -> Postfix {
-        assert!(Path::new(POSTFIX).exists(), "{POSTFIX} is not there: run scripts/setup");
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        std::fs::set_permissions(root, std::fs::Permissions::from_mode(0o755)).unwrap();
-        for name in ["etc", "queue", "data", "boxes"] {
-            std::fs::create_dir(root.join(name)).unwrap();
-        }
-        let (user, group) = id_of("postfix");
-        chown(root.join("data"), Some(user), Some(group)).unwrap();
-        chown(root.join("boxes"), Some(NOBODY), Some(NOBODY)).unwrap();
+/// A Postfix that has a mailbox for `ana@example.net` and one for `grey@example.net`, takes mails of 20 kB, and asks the
+/// policy service on that port about each.
+fn start(authority: &Authority, policy: u16) -> Postfix {
+    Postfix::start(|root| {
+        let boxes = root.join("boxes");
+        std::fs::create_dir(&boxes).unwrap();
+        chown(&boxes, Some(NOBODY), Some(NOBODY)).unwrap();
         let (certificate, key) = authority.pair("mail.example");
         std::fs::write(root.join("etc/tls.pem"), format!("{certificate}{key}")).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let at = root.display();
-        let main = format!(
-            "compatibility_level = 3.6
-queue_directory = {at}/queue
-data_directory = {at}/data
-mail_owner = postfix
-setgid_group = postdrop
-maillog_file = {at}/mail.log
-maillog_file_prefixes = {at}
-import_environment = MAIL_CONFIG={at}/etc
-myhostname = mail.example
-mydestination =
-inet_interfaces = 127.0.0.1
-inet_protocols = ipv4
-alias_maps =
-alias_database =
-virtual_mailbox_domains = example.net
+        format!(
+            "virtual_mailbox_domains = example.net
 virtual_mailbox_base = {at}/boxes
 virtual_mailbox_maps = inline:{{ ana@example.net=ana, grey@example.net=grey }}
 virtual_uid_maps = static:{NOBODY}
@@ -90,58 +42,27 @@ smtpd_tls_security_level = may
 smtpd_tls_cert_file = {at}/etc/tls.pem
 smtpd_tls_key_file = {at}/etc/tls.pem
 "
-        );
-        std::fs::write(root.join("etc/main.cf"), main).unwrap();
-        std::fs::write(
-            root.join("etc/master.cf"),
-            format!("127.0.0.1:{port} inet n - n - - smtpd{SERVICES}"),
         )
-        .unwrap();
-        let postfix = Postfix { folder, port };
-        // It comes back when the server listens.
-        postfix.tell("start");
-        postfix
-    }
+    })
+}
 
-    fn tell(&self, word: &str) {
-        let run = Command::new(POSTFIX).arg("-c").arg(self.folder.path().join("etc")).arg(word).output();
-        let run = run.expect("postfix can be run");
-        let log = std::fs::read_to_string(self.folder.path().join("mail.log")).unwrap_or_default();
-        let said = String::from_utf8_lossy(&run.stderr);
-        assert!(run.status.success() || std::thread::panicking(), "postfix {word}: {said}\n{log}");
-    }
+fn url(postfix: &Postfix) -> String {
+    format!("smtp://127.0.0.1:{}", postfix.port())
+}
 
-    fn url(&self) -> String {
-        format!("smtp://127.0.0.1:{}", self.port)
-    }
-
-    /// What is in a mailbox, once there is something.
-    async fn mailbox(&self, name: &str) -> String {
-        let file = self.folder.path().join("boxes").join(name);
-        for _ in 0..1000 {
-            if let Ok(text) = std::fs::read_to_string(&file)
-                && text.contains("\nHow are you?")
-            {
-                return text;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+/// What is in a mailbox, once there is something.
+async fn mailbox(postfix: &Postfix, name: &str) -> String {
+    let file = postfix.folder().join("boxes").join(name);
+    for _ in 0..1000 {
+        if let Ok(text) = std::fs::read_to_string(&file)
+            && text.contains("\nHow are you?")
+        {
+            return text;
         }
-        panic!("{}", std::fs::read_to_string(self.folder.path().join("mail.log")).unwrap_or_default());
+        // Another program delivers it, and tells nobody.
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-impl Drop for Postfix {
-    fn drop(&mut self) {
-        self.tell("abort");
-    }
-}
-
-fn id_of(user: &str) -> (u32, u32) {
-    let users = std::fs::read_to_string("/etc/passwd").unwrap();
-    let line =
-        users.lines().find(|line| line.starts_with(&format!("{user}:"))).expect("there is such a user");
-    let mut parts = line.split(':').skip(2).map(|part| part.parse().unwrap());
-    (parts.next().unwrap(), parts.next().unwrap())
+    panic!("{}", postfix.log());
 }
 
 /// A policy service that puts off the first try for `grey@`, and counts how often it was asked about it.
@@ -176,7 +97,7 @@ async fn policy() -> (u16, Arc<AtomicUsize>) {
 async fn postfix() -> (Postfix, Authority, Arc<AtomicUsize>) {
     let (port, asked) = policy().await;
     let authority = Authority::new();
-    let postfix = tokio::task::spawn_blocking(move || (Postfix::start(&authority, port), authority)).await;
+    let postfix = tokio::task::spawn_blocking(move || (start(&authority, port), authority)).await;
     let (postfix, authority) = postfix.unwrap();
     (postfix, authority, asked)
 }
@@ -184,13 +105,13 @@ async fn postfix() -> (Postfix, Authority, Arc<AtomicUsize>) {
 #[tokio::test]
 async fn postfix_delivers_what_it_is_sent_and_refuses_what_it_must() {
     let (postfix, _, asked) = postfix().await;
-    let channel = Smtp::new(&SmtpSettings { tls: Some(Tls::None), ..settings(&postfix.url()) }).unwrap();
+    let channel = Smtp::new(&SmtpSettings { tls: Some(Tls::None), ..settings(&url(&postfix)) }).unwrap();
 
     // Delivered, with the head and the words that were sent.
     let receipt = accepted(send(&channel, "msg_1", "Ana <ana@example.net>").await);
     assert_eq!(receipt.code, Some(250));
     assert!(receipt.provider_id.is_some_and(|id| id.contains("queued as")));
-    let mail = postfix.mailbox("ana").await;
+    let mail = mailbox(&postfix, "ana").await;
     for line in [
         "Return-Path: <mail@clinic.example>",
         "From: Clinic <mail@clinic.example>",
@@ -209,7 +130,7 @@ async fn postfix_delivers_what_it_is_sent_and_refuses_what_it_must() {
     let refusal = refused(reply);
     assert_eq!((refusal.status, refusal.stage), (Some(450), Stage::Rcpt));
     accepted(send(&channel, "msg_2", "grey@example.net").await);
-    assert!(postfix.mailbox("grey").await.contains("\nMessage-ID: <msg_2@clinic.example>\n"));
+    assert!(mailbox(&postfix, "grey").await.contains("\nMessage-ID: <msg_2@clinic.example>\n"));
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 
     // Nobody there.
@@ -230,9 +151,9 @@ async fn postfix_delivers_what_it_is_sent_and_refuses_what_it_must() {
     assert_eq!((refusal.status, refusal.enhanced.unwrap().to_string().as_str()), (Some(552), "5.3.4"));
 
     // Gone.
-    let url = postfix.url();
+    let address = url(&postfix);
     tokio::task::spawn_blocking(move || drop(postfix)).await.unwrap();
-    let reply = send(&crate::channel(&url), "msg_5", "ana@example.net").await;
+    let reply = send(&crate::channel(&address), "msg_5", "ana@example.net").await;
     assert_eq!(unreachable(&reply), FaultKind::ConnectionRefused);
     assert_eq!(meaning(&reply).verdict, Transient);
 }
@@ -240,7 +161,7 @@ async fn postfix_delivers_what_it_is_sent_and_refuses_what_it_must() {
 #[tokio::test]
 async fn postfix_is_spoken_to_under_tls_and_only_if_it_is_who_it_says() {
     let (postfix, authority, _) = postfix().await;
-    let address = format!("127.0.0.1:{}", postfix.port).parse().unwrap();
+    let address = format!("127.0.0.1:{}", postfix.port()).parse().unwrap();
     let trusting = |authority: &Authority| {
         let settings = SmtpSettings {
             tls: Some(Tls::Starttls),
@@ -253,7 +174,7 @@ async fn postfix_is_spoken_to_under_tls_and_only_if_it_is_who_it_says() {
         Smtp::with_resolver(&settings, pombo_channels::resolve::Resolver::new(there)).unwrap()
     };
     accepted(trusting(&authority).send(&envelope("msg_1", "ana@example.net", PLAIN), PATIENCE).await);
-    let mail = postfix.mailbox("ana").await;
+    let mail = mailbox(&postfix, "ana").await;
     assert!(mail.contains("with ESMTPS id"), "{mail}");
     let reply = send(&trusting(&Authority::new()), "msg_2", "ana@example.net").await;
     assert_eq!(unreachable(&reply), FaultKind::Tls);

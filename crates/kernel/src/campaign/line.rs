@@ -82,10 +82,11 @@ impl Line {
         }
     }
 
-    /// A message was given back unsent.
+    /// A message that set out at `since` was given back unsent.
     #[must_use]
-    pub fn released(self, message: MessageId) -> Line {
-        let sends = self.sends.saturating_sub(1);
+    pub fn released(self, message: MessageId, since: Time, rules: &LineRules) -> Line {
+        let counted = self.day == rules.time_zone.day(since).to_string();
+        let sends = self.sends.saturating_sub(u32::from(counted));
         let flight = self.flight.filter(|(under_way, _)| *under_way != message);
         Line { flight, sends, ..self }
     }
@@ -123,8 +124,12 @@ mod tests {
         let line = line.started(message(2), &rules, now);
         let midnight: Time = "2026-06-02T03:00:00Z".parse().unwrap();
         assert_eq!(line.gate(&rules, now), Gate::Shut { until: Some(midnight) });
-        assert_eq!(line.clone().released(message(2)).gate(&rules, now), Gate::Open, "it was not sent");
+        let back = line.clone().released(message(2), now, &rules);
+        assert_eq!(back.gate(&rules, now), Gate::Open, "it was not sent");
         assert_eq!(line.gate(&rules, midnight), Gate::Open);
+        let line = line.started(message(3), &rules, midnight).started(message(4), &rules, midnight);
+        let back = line.released(message(2), now, &rules);
+        assert_eq!(back.sends_on(&rules, midnight), 2, "it was of the day before");
     }
 
     #[test] // REQ BK-6

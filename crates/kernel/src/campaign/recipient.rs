@@ -1,6 +1,7 @@
 //! Whom a campaign writes to.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::message::{Json, slugs};
 
@@ -31,8 +32,22 @@ pub struct Refusal {
     pub reason: String,
 }
 
+/// What is said to everybody, and over it what is said to one alone. Objects of the same name become one.
+pub fn merged(common: &Map<String, Value>, own: Map<String, Value>) -> Map<String, Value> {
+    let mut all = common.clone();
+    for (name, value) in own {
+        let value = match (all.get(&name), value) {
+            (Some(Value::Object(common)), Value::Object(own)) => Value::Object(merged(common, own)),
+            (_, value) => value,
+        };
+        all.insert(name, value);
+    }
+    all
+}
+
 slugs! {
     /// Where a recipient of a campaign stands.
+    #[schemars(rename = "RecipientState")]
     Standing {
         /// No message was made yet.
         Pending = 1 "pending",

@@ -65,6 +65,14 @@ fn it_is_complete_when_everybody_was_reached_or_given_up() {
     assert_eq!((campaign.roll.sent, campaign.roll.failed), (2, 1));
 }
 
+#[test] // REQ BK-7
+fn a_pause_during_the_last_send_does_not_leave_it_open_for_ever() {
+    let mut campaign = running(1);
+    campaign.started(Flight { message: message(1), claim: 1, since: NOW }, true);
+    campaign.pause(PauseReason::Operator, String::new(), &Actor("key_1".into()), NOW).unwrap();
+    assert_eq!(campaign.ended(message(1), End::Sent, 0, NOW), Some(Turn::Completed));
+}
+
 #[test] // REQ BK-3
 fn a_slow_run_stops_at_its_soft_limit_and_a_resumption_counts_anew() {
     let mut campaign = running(100);

@@ -32,7 +32,7 @@ impl From<serde_json::Error> for BadJson {
     }
 }
 
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 17] = [
     "channel",
     "to",
     "type",
@@ -48,6 +48,7 @@ const FIELDS: [&str; 16] = [
     "ordering_key",
     "metadata",
     "retry",
+    "override_suppression",
     "idempotency_key",
 ];
 
@@ -87,6 +88,7 @@ impl Request {
             ordering_key: members.text("ordering_key"),
             metadata: members.json("metadata"),
             retry: members.retry("retry"),
+            override_suppression: members.flag("override_suppression"),
             idempotency_key: members.text("idempotency_key"),
         };
         Ok((request, members.problems))
@@ -204,6 +206,14 @@ impl<'a> Members<'a> {
                 let said = error.to_string();
                 self.wrong(field, format!("is {}", said.split(';').next().unwrap_or(&said)), hint)
             }
+        }
+    }
+
+    fn flag(&mut self, field: &'static str) -> Option<bool> {
+        match self.value(field)? {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => self.wrong(field, "is not true or false", "write true, or leave it out"),
         }
     }
 

@@ -30,6 +30,7 @@ fn setup() -> Setup {
             unready: None,
             receipts: None,
             line: crate::campaign::line::LineRules::default(),
+            suppressions: crate::setup::Suppressions::default(),
             care: Care::default(),
         };
         (channel.name.clone(), Arc::new(channel))

@@ -269,3 +269,20 @@ proptest! {
         prop_assert_eq!(rendered("<{{ name }}>", &payload), Ok(format!("<{name}>")));
     }
 }
+
+#[test] // REQ BK-7
+fn the_names_that_a_template_looks_up_are_those_of_the_parts_for_the_channel() {
+    let template = Template {
+        subject: Some("{{ title }}".into()),
+        text: Some(
+            "{% set hi = greeting %}{{ hi }} {{ person.name }}{% for item in items %}{{ item }}{% endfor %}"
+                .into(),
+        ),
+        whatsapp: Some("{{ nick|default('you') }}".into()),
+        html: None,
+    };
+    let compiled = Compiled::new(template).unwrap();
+    let names = |kind| compiled.variables(kind).into_iter().collect::<Vec<_>>();
+    assert_eq!(names(ChannelKind::Smtp), ["greeting", "items", "person", "title"]);
+    assert_eq!(names(ChannelKind::Evolution), ["nick"]);
+}

@@ -20,6 +20,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::Progress;
+use super::campaign::{self, LANE};
 use super::outlet::content;
 use crate::cli::Trouble;
 use crate::client::{Client, Payload};
@@ -61,6 +62,8 @@ impl Stand {
             r#"
 [lanes.default]
 workers = {workers}
+[lanes.{LANE}]
+workers = 16
 [channels.{CHANNEL}]
 kind = "webhook"
 allow_private = true
@@ -85,6 +88,18 @@ jitter = 1.0
     /// The store as one of the nodes sees it.
     fn store(&self, caller: usize) -> &dyn Store {
         &*self.nodes[caller % self.nodes.len()].store
+    }
+
+    /// Has a campaign of so many recipients run on the channel, so many of its messages between two attempts.
+    pub(super) async fn run_campaign(
+        &self,
+        recipients: u64,
+        retrying: u64,
+        progress: &Progress,
+    ) -> Result<(), Trouble> {
+        let (model, node) = (self.model(None)?, &self.nodes[0]);
+        campaign::prepare(&*node.store, &*node.clock, &self.setup, &model, recipients, retrying, progress)
+            .await
     }
 
     /// Starts an engine in each node.
@@ -285,7 +300,7 @@ jitter = 1.0
     }
 }
 
-fn draft(model: &Draft, number: u64) -> Draft {
+pub(super) fn draft(model: &Draft, number: u64) -> Draft {
     let content = Json::from_text(content(number)).expect("it is JSON");
     let body = Body { to: model.body.to.clone(), content: Some(content), ..Body::default() };
     Draft {

@@ -6,7 +6,7 @@ use pombo_kernel::decision::{Asked, Language};
 use serde_json::{Value, json};
 
 use super::line::{Failed, Line};
-use super::task::{Outcome, RETRIES_AT_FIRST, Task, safe_key, variables};
+use super::task::{Outcome, Task, handed_out, retries, variables};
 use super::{ANSWER_TIMEOUT, Engine};
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Engine for Eight {
             "requestTimeout": millis(self.poll),
         });
         let answer = self.line.post("/v2/jobs/activation", &body, self.poll + ANSWER_TIMEOUT).await?;
-        Ok(answer["jobs"].as_array().into_iter().flatten().filter_map(task).collect())
+        Ok(handed_out(Eight::NAME, &answer["jobs"], task))
     }
 
     async fn tell(&self, task: &Task, outcome: &Outcome) -> Result<(), Failed> {
@@ -76,9 +76,8 @@ fn task(job: &Value) -> Option<Task> {
         Value::Number(key) => key.to_string(),
         _ => return None,
     };
-    let retries = job["retries"].as_u64().map_or(RETRIES_AT_FIRST, |n| u32::try_from(n).unwrap_or(u32::MAX));
     let variables = job["variables"].as_object().cloned().unwrap_or_default();
-    safe_key(&key).then_some(Task { key, variables, retries })
+    Some(Task { key, variables, retries: retries(&job["retries"]) })
 }
 
 pub(super) fn millis(span: Duration) -> u64 {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::eight::millis;
 use super::line::{Failed, Line};
-use super::task::{Outcome, RETRIES_AT_FIRST, Task, safe_key, typed, untyped, variables};
+use super::task::{Outcome, Task, handed_out, retries, typed, untyped, variables};
 use super::{ANSWER_TIMEOUT, Engine};
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Engine for Seven {
             }],
         });
         let answer = self.line.post("/external-task/fetchAndLock", &body, self.poll + ANSWER_TIMEOUT).await?;
-        Ok(answer.as_array().into_iter().flatten().filter_map(task).collect())
+        Ok(handed_out(Seven::NAME, &answer, task))
     }
 
     async fn tell(&self, task: &Task, outcome: &Outcome) -> Result<(), Failed> {
@@ -87,9 +87,7 @@ impl Engine for Seven {
     }
 }
 
-/// Retries are null until somebody counts them.
 fn task(task: &Value) -> Option<Task> {
-    let key = task["id"].as_str().filter(|key| safe_key(key))?.to_owned();
-    let retries = task["retries"].as_u64().map_or(RETRIES_AT_FIRST, |n| u32::try_from(n).unwrap_or(u32::MAX));
-    Some(Task { key, variables: untyped(&task["variables"]), retries })
+    let key = task["id"].as_str()?.to_owned();
+    Some(Task { key, variables: untyped(&task["variables"]), retries: retries(&task["retries"]) })
 }

@@ -2,6 +2,7 @@
 
 use pombo_kernel::decision::{Asked, Decision, Language, Question, Wrong};
 use serde_json::{Map, Value, json};
+use tracing::warn;
 
 /// A job of Camunda 8, or an external task of Camunda 7.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +15,24 @@ pub(super) struct Task {
 }
 
 /// Retries of a task for which the engine has not counted any yet.
-pub(super) const RETRIES_AT_FIRST: u32 = 3;
+const RETRIES_AT_FIRST: u32 = 3;
+
+/// The tasks that were handed out. One whose key cannot stand in a path could not be answered, not even that it failed:
+/// it is left alone, its lock runs out, and whoever reads the log is told.
+pub(super) fn handed_out(engine: &str, given: &Value, read: fn(&Value) -> Option<Task>) -> Vec<Task> {
+    let given = given.as_array().map_or(&[][..], Vec::as_slice);
+    let tasks: Vec<Task> = given.iter().filter_map(read).filter(|task| safe_key(&task.key)).collect();
+    let left = given.len() - tasks.len();
+    if left > 0 {
+        warn!(engine, left, "tasks without a key that can be used are not worked on");
+    }
+    tasks
+}
+
+/// How often a task may still be tried; null until somebody counts.
+pub(super) fn retries(given: &Value) -> u32 {
+    given.as_u64().map_or(RETRIES_AT_FIRST, |n| u32::try_from(n).unwrap_or(u32::MAX))
+}
 
 impl Task {
     /// What it asks; if that cannot be answered, what to tell whoever looks into it.
@@ -30,7 +48,7 @@ impl Task {
 }
 
 /// A key that can stand in a path as it is; keys of either engine do.
-pub(super) fn safe_key(key: &str) -> bool {
+fn safe_key(key: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     (1..=100).contains(&key.len()) && key.bytes().all(fits)
 }
@@ -176,6 +194,19 @@ mod tests {
         task.retries = 0;
         assert_eq!(retries(Outcome::later(&task, "away".into())), 1);
         assert_eq!(retries(Outcome::not_taken(&task, "no")), 0);
+    }
+
+    #[test]
+    fn a_task_that_cannot_be_answered_takes_no_others_with_it() {
+        let read = |given: &Value| {
+            let key = given["id"].as_str()?.to_owned();
+            Some(Task { key, variables: Map::new(), retries: retries(&given["retries"]) })
+        };
+        let given = json!([{"id": "a1"}, {"id": "../a2"}, {"retries": 1}, {"id": "a4", "retries": 7}]);
+        let tasks = handed_out("camunda7", &given, read);
+        let told: Vec<_> = tasks.iter().map(|task| (task.key.as_str(), task.retries)).collect();
+        assert_eq!(told, [("a1", RETRIES_AT_FIRST), ("a4", 7)]);
+        assert!(handed_out("camunda7", &json!({"jobs": 1}), read).is_empty());
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) struct Bench {
     /// Messages of W1s and HTTPs
     #[arg(long, default_value_t = 20_000, value_parser = count())]
     single: u64,
-    /// Messages of W3
+    /// Messages of W3 and W6
     #[arg(long, default_value_t = 2_000, value_parser = count())]
     latency: u64,
     /// Messages of W4 that are not due
@@ -52,6 +52,9 @@ pub(crate) struct Bench {
     /// Messages of W5
     #[arg(long, default_value_t = 20_000, value_parser = count())]
     retry: u64,
+    /// Recipients of W6's campaign
+    #[arg(long, default_value_t = 100_000, value_parser = count())]
+    recipients: u64,
     /// Messages in one batch; at most 100 in HTTP
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     batch: u64,
@@ -93,6 +96,7 @@ async fn measure(args: &Bench) -> Result<(), Trouble> {
         backlog: args.backlog,
         ready: args.ready,
         retry: args.retry,
+        recipients: args.recipients,
         batch: args.batch,
         workers: args.workers,
         nodes: args.nodes,

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::out::{self, Paint, Table};
 use super::{ConfigArgs, Shared, Trouble};
 use crate::clock::SystemClock;
-use crate::config::suggestion;
+use crate::config::{Needs, suggestion};
 
 /// More than any answer whose meaning depends on it.
 const STDIN_BYTES_MAX: u64 = 1 << 20;
@@ -120,7 +120,7 @@ fn rules_for(word: &str, config: &ConfigArgs) -> Result<(ChannelKind, Rules), Tr
     let (kind, extra) = match read::kind(word) {
         Some(kind) => (kind, Vec::new()),
         None => {
-            let config = config.load()?;
+            let config = config.load_for(Needs::Rules)?;
             let known = ChannelKind::ALL.iter().map(|kind| kind.as_str());
             let known = known.chain(config.channels.keys().map(ChannelName::as_str));
             let channel = config.channels.get(word).ok_or_else(|| {

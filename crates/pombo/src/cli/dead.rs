@@ -52,7 +52,7 @@ It is checked like a new message of its channel, and what it said until then is 
 
 Of more than ten letters one goes first, and the others only once it was sent; --canary 0 sends all at once.
 Ctrl-C leaves the operation running.")]
-    Reprocess(Box<Act>),
+    Reprocess(Box<Reprocess>),
     /// Give dead letters up for good
     #[command(after_help = "Examples:
   pombo dead discard msg_… --note 'customer left'
@@ -112,9 +112,18 @@ pub(crate) struct Edit {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Reprocess {
+    #[command(flatten)]
+    act: Act,
+    /// So many go first, and the others only once these were sent; 0 for none
+    #[arg(long, value_name = "COUNT", conflicts_with = "ids")]
+    canary: Option<u32>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Act {
     /// Ids of messages; else describe them by the options below
-    #[arg(value_parser = messages::id, conflicts_with_all = ["group", "all", "rate", "canary"])]
+    #[arg(value_parser = messages::id, conflicts_with_all = ["group", "all", "rate"])]
     ids: Vec<MessageId>,
     #[command(flatten)]
     which: Which,
@@ -127,9 +136,6 @@ pub(crate) struct Act {
     /// Letters a minute, at most
     #[arg(long, value_name = "PER_MINUTE", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// For reprocess: so many go first, and the others only once these were sent; 0 for none
-    #[arg(long, value_name = "COUNT")]
-    canary: Option<u32>,
     /// Why, for whoever looks
     #[arg(long)]
     note: Option<String>,
@@ -157,8 +163,8 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
         }
         Verb::Show { id } => show(&client, id, shared).await,
         Verb::Edit(args) => edit(&client, *args, shared).await,
-        Verb::Reprocess(args) => act(&client, *args, "reprocess", shared).await,
-        Verb::Discard(args) => act(&client, *args, "discard", shared).await,
+        Verb::Reprocess(args) => act(&client, args.act, "reprocess", args.canary, shared).await,
+        Verb::Discard(args) => act(&client, *args, "discard", None, shared).await,
     }
 }
 
@@ -329,6 +335,19 @@ fn set(document: &mut Value, path: &str, value: Value) -> Option<()> {
 
 /// What a person changes in their editor.
 fn in_editor(letter: &Editable) -> Result<Changes, Trouble> {
+    let named = ["VISUAL", "EDITOR"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|it| !it.is_empty()));
+    let seen = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    // One that is named may well work by itself; the usual one would wait for keys that nobody can press.
+    let editor = match (named, seen) {
+        (Some(editor), _) => editor,
+        (None, true) => "vi".to_owned(),
+        (None, false) => {
+            return Err(Trouble::usage("there is no terminal to edit in, and nothing was changed")
+                .hint("say what to change with --to, --payload, --content or --set, or name an EDITOR"));
+        }
+    };
     let mut before: Changes = [("to", raw(&json!(letter.to)))].into();
     before.extend(letter.payload.clone().map(|payload| ("payload", payload)));
     before.extend(letter.content.clone().map(|content| ("content", content)));
@@ -337,10 +356,6 @@ fn in_editor(letter: &Editable) -> Result<Changes, Trouble> {
     let mut file = tempfile::Builder::new().prefix("pombo-").suffix(".json").tempfile().map_err(failed)?;
     let text = out::indented(&serde_json::to_string(&before).unwrap_or_default());
     writeln!(file, "{text}").map_err(failed)?;
-    let editor = ["VISUAL", "EDITOR"]
-        .into_iter()
-        .find_map(|name| std::env::var(name).ok().filter(|it| !it.is_empty()));
-    let editor = editor.unwrap_or_else(|| "vi".to_owned());
     let mut command = std::process::Command::new("sh");
     command.args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(file.path());
     let status = command.status().map_err(failed)?;
@@ -372,7 +387,13 @@ fn edited(before: &Changes, text: &str) -> Result<Changes, Trouble> {
     Ok(changes)
 }
 
-async fn act(client: &Client, args: Act, verb: &'static str, shared: &Shared) -> Result<(), Trouble> {
+async fn act(
+    client: &Client,
+    args: Act,
+    verb: &'static str,
+    canary: Option<u32>,
+    shared: &Shared,
+) -> Result<(), Trouble> {
     let filters = args.which.pairs();
     let mut wish = match (args.ids.is_empty(), filters.is_empty()) {
         (false, true) => json!({"ids": args.ids}),
@@ -415,7 +436,7 @@ async fn act(client: &Client, args: Act, verb: &'static str, shared: &Shared) ->
         }
     }
     let options =
-        [("note", json!(args.note)), ("rate_per_minute", json!(args.rate)), ("canary", json!(args.canary))];
+        [("note", json!(args.note)), ("rate_per_minute", json!(args.rate)), ("canary", json!(canary))];
     for (name, value) in options.into_iter().filter(|(_, value)| !value.is_null()) {
         wish[name] = value;
     }
@@ -443,7 +464,8 @@ fn preview(counted: &Value, verb: &str) {
     }
 }
 
-fn agreed() -> bool {
+/// Asks whether to go on.
+pub(super) fn agreed() -> bool {
     let mut err = std::io::stderr().lock();
     let _ = write!(err, "go on? [y/N] ");
     let _ = err.flush();

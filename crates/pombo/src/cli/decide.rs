@@ -2,14 +2,15 @@
 
 use clap::{Args, Subcommand};
 use pombo_kernel::decision::{Asked, Decision, Language, Never, Question, Wrong, decide};
+use pombo_kernel::policy::Policy;
 use pombo_kernel::time::Clock;
 use serde_json::{Map, Value, json};
 
 use super::out::{self, Paint, Table};
 use super::{ConfigArgs, Shared, Trouble};
-use crate::client::Payload;
+use crate::client::{ClientError, Payload};
 use crate::clock::SystemClock;
-use crate::config::Problem;
+use crate::config::{Needs, Problem};
 
 #[derive(Debug, Args)]
 #[command(
@@ -92,7 +93,13 @@ impl Asking {
 async fn recorded(asking: &Asking, shared: &Shared) -> Result<(), Trouble> {
     let client = shared.client()?;
     let payload = Payload::json(&Value::Object(asking.document()));
-    let answer = client.post("/v1/retry-decisions", payload).await?;
+    let answer = match client.post("/v1/retry-decisions", payload).await {
+        Err(ClientError::Refused(mut refusal)) if shared.json => {
+            let rest = std::mem::take(&mut refusal.rest);
+            return Err(in_full(&ClientError::Refused(refusal).into(), rest));
+        }
+        answer => answer?,
+    };
     match shared.json {
         true => out::document(&answer),
         false => show(&client.read(answer)?),
@@ -103,13 +110,20 @@ async fn recorded(asking: &Asking, shared: &Shared) -> Result<(), Trouble> {
 /// The same decision as the server's, for the policy that is configured here.
 fn dry(asking: &Asking, shared: &Shared) -> Result<(), Trouble> {
     let question = Question::read(Asked::of(&mut asking.document())).map_err(|wrong| unreadable(&wrong))?;
-    let policy = asking.config.load()?.setup().claims;
+    let config = asking.config.load_for(Needs::Rules)?;
+    let policy = config.policy("claims").cloned().unwrap_or_else(Policy::claims);
     let count = question.retry_count.unwrap_or(0);
     let now = SystemClock::new().now();
     let decision = decide(&question, count, &policy, now, &mut question.id(count).dice());
     let decision = decision.answering(&question, Language::En);
     match decision.code {
-        Some(never) => return Err(no_retry(never, &decision)),
+        Some(never) => {
+            let (trouble, rest) = (no_retry(never, &decision), serde_json::to_value(&decision));
+            return Err(match rest {
+                Ok(Value::Object(rest)) if shared.json => in_full(&trouble, rest),
+                _ => trouble,
+            });
+        }
         None if shared.json => out::document(&decision),
         None => show(&decision),
     }
@@ -132,6 +146,15 @@ fn no_retry(never: Never, decision: &Decision) -> Trouble {
         }
     };
     Trouble::new(what, never.as_str()).why(&decision.retry_reason).hint(hint)
+}
+
+/// Says on standard error, as one document, why there is no retry, and the decision with all its fields.
+fn in_full(trouble: &Trouble, mut rest: Map<String, Value>) -> Trouble {
+    if let Ok(Value::Object(said)) = serde_json::to_value(trouble) {
+        rest.extend(said);
+    }
+    out::note(Value::Object(rest).to_string());
+    Trouble::told()
 }
 
 fn show(decision: &Decision) {

@@ -14,7 +14,7 @@ use super::out::{self, Paint};
 use super::serve::{Signals, start_log};
 use super::{Shared, Trouble};
 use crate::demo::Stage;
-use crate::demo::cast::ACTS;
+use crate::demo::cast::{ACTS, SHOW};
 use crate::demo::story::{Scene, Sums};
 
 #[derive(Debug, Args)]
@@ -60,10 +60,11 @@ pub(crate) async fn run(args: Demo, shared: &Shared) -> Result<(), Trouble> {
     // What a kept store went through before is another story.
     let position = *stage.node.store.watch().borrow();
     let mut tale = Tale { teller, position, sums: Sums::default() };
+    stage.begin().await?;
     let ended = tell(&mut stage, &mut tale, &args, &mut signals).await;
-    let (url, key) = (stage.node.url(), stage.key.clone());
+    let (url, key, campaign) = (stage.node.url(), stage.key.clone(), stage.campaign.clone());
     let stopped = stage.stop().await;
-    tale.teller.finish(&tale.sums, &url, &key, args.data.as_deref());
+    tale.teller.finish(&tale.sums, &url, (&key, &campaign), args.data.as_deref());
     ended.and(stopped)
 }
 
@@ -183,10 +184,19 @@ impl Teller {
         for act in &ACTS {
             self.say(&format!("  {:<9} {:<26} {}", act.channel, act.host(), paint.dim(act.about)));
         }
+        self.say(&format!(
+            "  and a campaign of WhatsApp messages, {}, to a list of six:",
+            paint.bold(SHOW.name)
+        ));
+        for (to, _, about) in SHOW.audience {
+            self.say(&format!("  {:<9} {to:<26} {}", "", paint.dim(about)));
+        }
         self.say("");
         self.say(&paint.dim("Meanwhile, in another terminal:"));
         self.say(&format!("  export POMBO_SERVER={url} POMBO_API_KEY={}", stage.key));
+        self.say(&format!("  pombo campaigns watch {}", stage.campaign));
         self.say("  pombo messages list --state failed");
+        self.say("  pombo dead groups");
         self.say("  pombo send --channel whatsapp --to +5511987650503 --text 'Olá!' --wait");
         self.say("  pombo channels list");
         self.say("  curl -H \"Authorization: Bearer $POMBO_API_KEY\" $POMBO_SERVER/v1/channels");
@@ -215,7 +225,7 @@ impl Teller {
         }
     }
 
-    fn finish(&self, sums: &Sums, url: &str, key: &str, data: Option<&std::path::Path>) {
+    fn finish(&self, sums: &Sums, url: &str, (key, campaign): (&str, &str), data: Option<&std::path::Path>) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -235,10 +245,10 @@ impl Teller {
             Some(data) => {
                 let data = data.display();
                 tips.push((format!("pombo serve --data {data}"), "the same store, for real"));
-                tips.push((
-                    format!("POMBO_API_KEY={key} pombo messages list --state failed"),
-                    "its dead letters",
-                ));
+                let with_key = |command: &str| format!("POMBO_API_KEY={key} pombo {command}");
+                tips.push((with_key("dead groups"), "its dead letters, by cause"));
+                let report = format!("campaigns report {campaign}");
+                tips.push((with_key(&report), "whom the campaign reached, and whom not, and why"));
             }
             None => {
                 tips.push((
@@ -248,6 +258,8 @@ impl Teller {
                 tips.push(("pombo serve".to_owned(), "the engine for real use"));
             }
         }
+        tips.push((format!("pombo campaigns watch {campaign}"), "while its demo or server runs"));
+        tips.push(("pombo dead groups".to_owned(), "while a demo or a server runs"));
         let again = format!("curl -H \"Authorization: Bearer $POMBO_API_KEY\" {url}/v1/messages");
         tips.push((again, "while a demo or a server runs"));
         let width =

@@ -21,7 +21,7 @@ Examples:
 )]
 pub(crate) struct Follow {
     /// Only what came after this event; -1 starts with the first of all [default: from now on]
-    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    #[arg(long, value_name = "ID", allow_hyphen_values = true, value_parser = position)]
     after: Option<i64>,
     /// Only these types, for example message.sent,channel.*
     #[arg(long, value_name = "TYPES")]
@@ -35,6 +35,13 @@ pub(crate) struct Follow {
     /// End after so many
     #[arg(long, value_name = "COUNT")]
     limit: Option<u64>,
+}
+
+fn position(text: &str) -> Result<i64, String> {
+    let read = text.parse().ok().filter(|position| *position >= -1);
+    read.ok_or_else(|| {
+        "write the `position` of an event, for example 1841, or -1 for the first of all".to_owned()
+    })
 }
 
 /// What is said first, and without its name.

@@ -96,7 +96,8 @@ fn open(file: &Path) -> std::io::Result<(Box<dyn BufRead>, Option<u64>)> {
     Ok((Box::new(BufReader::with_capacity(1 << 20, file)), bytes))
 }
 
-fn progress(bytes: Option<u64>) -> ProgressBar {
+/// A bar for so many bytes, on a terminal.
+pub(super) fn progress(bytes: Option<u64>) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -119,6 +119,9 @@ pub(crate) struct Set {
     /// It works until it is revoked
     #[arg(long)]
     never_expires: bool,
+    /// Also the last admin key that works; POMBO_ADMIN_KEY is then the way back in
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     whose: Whose,
 }
@@ -167,7 +170,8 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
                 return Err(Trouble::usage("there is nothing to change").hint("see `pombo keys set --help`"));
             }
             let payload = Payload::json(&Value::Object(body));
-            let answer = client.call(Method::PATCH, &path(&args.id, "", &args.whose), payload).await?;
+            let path = forced(path(&args.id, "", &args.whose), args.force);
+            let answer = client.call(Method::PATCH, &path, payload).await?;
             shown(&client.parse(&answer)?, shared);
             Ok(())
         }
@@ -185,10 +189,7 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             Ok(())
         }
         Verb::Revoke { id, force, whose } => {
-            let mut path = path(&id, "", &whose);
-            if force {
-                path.push_str(if path.contains('?') { "&force=true" } else { "?force=true" });
-            }
+            let path = forced(path(&id, "", &whose), force);
             let answer = client.call(Method::DELETE, &path, Payload::default()).await?;
             let revoked: Value = client.parse(&answer)?;
             match shared.json {
@@ -223,6 +224,14 @@ fn encoded(text: &str) -> String {
 fn path(id: &str, verb: &str, whose: &Whose) -> String {
     let query = whose.tenant.as_ref().map(|tenant| format!("?tenant={}", encoded(tenant)));
     format!("/v1/keys/{}{verb}{}", encoded(id), query.unwrap_or_default())
+}
+
+fn forced(path: String, force: bool) -> String {
+    match (force, path.contains('?')) {
+        (false, _) => path,
+        (true, false) => path + "?force=true",
+        (true, true) => path + "&force=true",
+    }
 }
 
 async fn list(client: &Client, whose: &Whose, shared: &Shared) -> Result<(), Trouble> {

@@ -344,7 +344,7 @@ pub(crate) fn story(message: &Message, obstacle: Option<String>, paint: Paint) -
     say("attempts", Some(format!("{}{most}", message.attempt_count)));
     for attempt in &message.attempts {
         let when = attempt.started_at.map(|time| format!("{time} ")).unwrap_or_default();
-        let round = if attempt.round > 0 { format!("round {}, ", attempt.round + 1) } else { String::new() };
+        let round = if attempt.round > 0 { format!("round {}, ", attempt.round) } else { String::new() };
         lines.push(format!("  {}{round}{}", paint.dim(&when), attempt_line(attempt, paint)));
     }
     lines

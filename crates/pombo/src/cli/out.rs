@@ -9,10 +9,20 @@ use serde::Serialize;
 /// A reader that has gone away (`pombo messages list | head`) has seen enough: the command ends quietly.
 pub(crate) fn line(text: impl AsRef<str>) {
     let mut out = io::stdout().lock();
-    let written = out
-        .write_all(text.as_ref().as_bytes())
-        .and_then(|()| out.write_all(b"\n"))
-        .and_then(|()| out.flush());
+    seen(
+        out.write_all(text.as_ref().as_bytes())
+            .and_then(|()| out.write_all(b"\n"))
+            .and_then(|()| out.flush()),
+    );
+}
+
+/// Writes bytes to standard output as they are.
+pub(crate) fn bytes(bytes: &[u8]) {
+    let mut out = io::stdout().lock();
+    seen(out.write_all(bytes).and_then(|()| out.flush()));
+}
+
+fn seen(written: io::Result<()>) {
     if written.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
         std::process::exit(0);
     }

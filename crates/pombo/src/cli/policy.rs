@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::out::{self, Paint, Table};
 use super::{ConfigArgs, Shared, Trouble};
-use crate::config::{Config, suggestion};
+use crate::config::{Config, Needs, suggestion};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -43,14 +43,14 @@ pub(crate) struct Preview {
 pub(crate) fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
     match verb {
         Verb::Show(Show { name, config }) => {
-            let config = config.load()?;
+            let config = config.load_for(Needs::Rules)?;
             match name {
                 Some(name) => show(find(&config, &name)?, shared),
                 None => show_all(&config, shared),
             }
         }
         Verb::Preview(Preview { name, config }) => {
-            let config = config.load()?;
+            let config = config.load_for(Needs::Rules)?;
             let policy = find(&config, &name)?;
             if shared.json {
                 out::document(&preview_document(policy));

@@ -22,6 +22,7 @@ use super::place::{PlaceArgs, secret};
 use super::{ConfigArgs, Shared, Trouble, wait_for};
 use crate::client::Payload;
 use crate::clock::{self, SystemClock};
+use crate::config::Needs;
 use crate::node::NodeError;
 
 #[derive(Debug, Subcommand)]
@@ -121,7 +122,7 @@ pub(crate) struct Where {
 
 impl Where {
     fn home(&self) -> Result<Home, Trouble> {
-        self.place.place(&self.config.load()?)
+        self.place.place(&self.config.load_for(Needs::Store)?)
     }
 }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use http::header::{self, HeaderValue};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
 
-use super::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, Client, ClientError, Method, Payload, refusal};
+use super::{Client, ClientError, Method, Payload};
 
 /// A server says something at least every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
@@ -47,22 +47,9 @@ impl Client {
         if let Some(last) = last {
             headers.insert("last-event-id", HeaderValue::from(last));
         }
-        let asking = async {
-            let mut line = self.connect().await?;
-            let answer = line.send_request(request).await.map_err(|error| self.unreachable(error))?;
-            let (head, body) = answer.into_parts();
-            if head.status.is_success() {
-                let (rest, told) = Default::default();
-                return Ok(Events { server: self.server().to_owned(), body, rest, told, _line: line });
-            }
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| self.unreachable(error))?.to_bytes();
-            Err(ClientError::Refused(Box::new(refusal(head.status, &body, None))))
-        };
-        match tokio::time::timeout(ANSWER_TIMEOUT, asking).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.unreachable("it took longer than two minutes")),
-        }
+        let (body, line) = self.open(request).await?;
+        let (rest, told) = Default::default();
+        Ok(Events { server: self.server().to_owned(), body, rest, told, _line: line })
     }
 }
 

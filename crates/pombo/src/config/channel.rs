@@ -1,5 +1,6 @@
 //! One channel of the file: its kind, what every kind has, and what only this kind has.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +21,10 @@ use pombo_kernel::name::{PolicyName, Tenant};
 use pombo_kernel::policy::Overrides;
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::secret::Secret;
-use pombo_kernel::setup::{Care, Destination, ReceiptCheck};
+use pombo_kernel::setup::{Care, Destination, ReceiptCheck, Suppressions};
 use pombo_kernel::signature::SigningKey;
 use pombo_kernel::time::Span;
+use pombo_kernel::window::Window;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, json};
@@ -30,6 +32,7 @@ use toml::{Table, Value};
 use url::Url;
 
 use super::environment::joined;
+use super::line::{self, Hours};
 use super::problem::suggestion;
 use super::section::{Key, Reading, keys_of};
 
@@ -43,6 +46,8 @@ pub struct Channel {
     pub rules: Vec<Rule>,
     /// When a destination counts as down.
     pub breaker: Limits,
+    /// When campaigns may send through it.
+    pub window: Option<Window>,
     pub settings: Settings,
 }
 
@@ -64,6 +69,14 @@ pub struct Common {
     /// How often the provider is asked how it is, where that can be done; by default "1m" for evolution, "5m" for
     /// tiss, and not at all for others.
     pub probe_every: Option<Span>,
+    /// Least time between two sends of campaigns, whichever they are, in seconds, for example 5.
+    pub line_gap_seconds: Option<f64>,
+    /// Most sends of campaigns on one day, for example 1000.
+    pub daily_cap: Option<NonZeroU32>,
+    /// Which messages the suppression list stops: those of campaigns, "bulk", or "all".
+    pub suppressions: Suppressions,
+    /// Put recipients that cannot be reached for good on the suppression list: true or false.
+    pub suppress: bool,
 }
 
 impl Default for Common {
@@ -75,6 +88,10 @@ impl Default for Common {
             attempt_timeout: Span::from_secs(30),
             rate: None,
             probe_every: None,
+            line_gap_seconds: None,
+            daily_cap: None,
+            suppressions: Suppressions::default(),
+            suppress: true,
         }
     }
 }
@@ -159,6 +176,7 @@ impl Channel {
             rate: self.common.rate.or(rate),
             learns: self.common.rate.is_none(),
             probe_every: self.common.probe_every.or(probe_every),
+            forgives: !self.common.suppress,
         }
     }
 
@@ -301,13 +319,21 @@ fn settings_keys(kind: ChannelKind) -> Vec<Key> {
 }
 
 /// Reads one channel; nothing if not even its kind is known. `folder` is where relative file names start.
-pub(super) fn read(reading: &mut Reading, path: &str, mut table: Table, folder: &Path) -> Option<Channel> {
+pub(super) fn read(
+    reading: &mut Reading,
+    path: &str,
+    mut table: Table,
+    hours: &Hours,
+    folder: &Path,
+) -> Option<Channel> {
     let before = reading.problems.0.len();
     let kind = read_kind(reading, path, table.remove("kind"))?;
     let retry = table.remove("retry").and_then(|value| reading.table(&joined(path, "retry"), value));
     let retry = retry.map(|retry| read_overrides(reading, &joined(path, "retry"), retry)).unwrap_or_default();
     let breaker = table.remove("breaker").and_then(|value| reading.table(&joined(path, "breaker"), value));
     let breaker = breaker.map(|breaker| read_breaker(reading, &joined(path, "breaker"), breaker));
+    let window = table.remove("window");
+    let window = window.and_then(|value| hours.of_channel(reading, &joined(path, "window"), value));
     let rules = table.remove("rules").map(|value| read_rules(reading, &joined(path, "rules"), value));
 
     let own = settings_keys(kind);
@@ -324,12 +350,14 @@ pub(super) fn read(reading: &mut Reading, path: &str, mut table: Table, folder: 
     }
     let common: Common = reading.section(path, common);
     check_timeout(reading, path, common.attempt_timeout);
+    line::check(reading, path, &common);
     let settings = read_settings(reading, path, kind, settings, folder);
     let channel = Channel {
         common,
         retry,
         rules: rules.unwrap_or_default(),
         breaker: breaker.unwrap_or_default(),
+        window,
         settings,
     };
     if reading.problems.0.len() == before
@@ -376,8 +404,9 @@ fn refuse_key(reading: &mut Reading, path: &str, name: &str, kind: ChannelKind) 
         return;
     }
     let keys: Vec<Key> = settings_keys(kind).into_iter().chain(keys_of::<Common>()).collect();
-    let known =
-        ["kind", "retry", "rules", "breaker"].into_iter().chain(keys.iter().map(|key| key.name.as_str()));
+    let known = ["kind", "retry", "rules", "breaker", "window"]
+        .into_iter()
+        .chain(keys.iter().map(|key| key.name.as_str()));
     reading.unknown(&here, name, known);
 }
 
@@ -585,6 +614,10 @@ impl JsonSchema for Channel {
             }
             properties.insert("retry".into(), generator.subschema_for::<Overrides>().to_value());
             properties.insert("breaker".into(), generator.subschema_for::<Limits>().to_value());
+            let window = generator.subschema_for::<Window>().to_value();
+            let about = "When campaigns may send: the name of one of `windows`, or the hours themselves.";
+            let window = json!({"description": about, "oneOf": [{"type": "string"}, window]});
+            properties.insert("window".into(), window);
             properties.insert("rules".into(), generator.subschema_for::<Vec<Rule>>().to_value());
             json!({
                 "type": "object",

@@ -8,12 +8,36 @@ use super::problem::Problems;
 
 /// The variables that configuration is read with. Handed in, so that a test needs no process of its own.
 #[derive(Clone, Default)]
-pub struct Environment(BTreeMap<String, String>);
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+    needs: Needs,
+}
+
+/// What of a configuration is used, and must therefore be there in full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Needs {
+    #[default]
+    Everything,
+    /// Where the store is.
+    Store,
+    /// Policies and rules, which say nothing secret.
+    Rules,
+}
+
+impl Needs {
+    fn includes(self, path: &str) -> bool {
+        match self {
+            Needs::Everything => true,
+            Needs::Store => path.starts_with("store."),
+            Needs::Rules => false,
+        }
+    }
+}
 
 /// The values stay hidden: many of them are credentials.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.variables.keys()).finish()
     }
 }
 
@@ -36,17 +60,23 @@ impl Environment {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        Environment(std::env::vars_os().filter_map(text).collect())
+        std::env::vars_os().filter_map(text).collect()
+    }
+
+    /// For one who uses only a part: a variable that another part names need not be set.
+    #[must_use]
+    pub fn for_use_of(self, needs: Needs) -> Environment {
+        Environment { needs, ..self }
     }
 
     /// A variable's value; one that is set to nothing counts as not set.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// The overrides: variable, path of keys, value. `scalars` are the keys that stand outside any section.
     fn overrides<'a>(&'a self, scalars: &[&str]) -> impl Iterator<Item = (&'a str, Vec<String>, &'a str)> {
-        self.0.iter().filter_map(move |(name, value)| {
+        self.variables.iter().filter_map(move |(name, value)| {
             let path = name.strip_prefix(PREFIX)?.to_ascii_lowercase();
             let keys: Vec<String> = path.split("__").map(str::to_owned).collect();
             let meant = keys.len() > 1 || scalars.contains(&path.as_str());
@@ -58,7 +88,8 @@ impl Environment {
 
 impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Environment {
-        Environment(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+        let variables = pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Environment { variables, needs: Needs::Everything }
     }
 }
 
@@ -69,6 +100,8 @@ pub(super) struct Origins {
     expanded: BTreeSet<String>,
     /// Values that are a variable's text, with its name.
     overridden: BTreeMap<String, String>,
+    /// Strings that name a variable which is not set, where nobody needs it.
+    forgiven: BTreeSet<String>,
 }
 
 impl Origins {
@@ -80,6 +113,11 @@ impl Origins {
     /// The variable that the value is the text of.
     pub(super) fn variable(&self, path: &str) -> Option<&str> {
         self.overridden.get(path).map(String::as_str)
+    }
+
+    /// Nobody needs the value, so nothing is wrong with it.
+    pub(super) fn forgiven(&self, path: &str) -> bool {
+        self.forgiven.contains(path)
     }
 
     pub(super) fn note_outside(&mut self, path: String) {
@@ -115,6 +153,9 @@ fn expand_value(
             }
             Ok(Some((new, Used::Escape))) => *text = new,
             Err(Unexpanded::Missing(names)) => {
+                if !environment.needs.includes(path) {
+                    origins.forgiven.insert(path.to_owned());
+                }
                 for name in names {
                     problems.say(
                         path,

@@ -11,12 +11,12 @@ fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, Problems> {
     Config::parse(text, Source::default(), &environment.iter().copied().collect())
 }
 
-fn good(text: &str) -> Config {
+pub(super) fn good(text: &str) -> Config {
     load(text, &[]).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// The text is refused, with exactly these paths, and each part is said of the first one.
-fn check(text: &str, paths: &[&str], parts: &[&str]) {
+pub(super) fn check(text: &str, paths: &[&str], parts: &[&str]) {
     let Problems(problems) = load(text, &[]).expect_err(text);
     let found: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
     assert_eq!(found, paths, "{text}\n{problems:#?}");
@@ -491,6 +491,8 @@ fn the_example_names_every_key_and_no_other() {
     let mut known = keys_below(&schema, &schema, "");
     // The keys of `retry` are those of a policy, and are shown there.
     known.retain(|path| !path.starts_with("channels.<name>.retry.") || path.ends_with(".attempts"));
+    // Hours stand there by their name, too.
+    known.insert("channels.<name>.window".to_owned());
     assert_eq!(named.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new(), "not in the schema");
     assert_eq!(known.difference(&named).collect::<Vec<_>>(), Vec::<&String>::new(), "not in the example");
 }
@@ -521,7 +523,7 @@ fn the_example_is_valid_with_everything_switched_on() {
     config.unwrap_or_else(|problems| panic!("{problems}"));
 }
 
-const NAMED: [&str; 3] = ["lanes", "channels", "policies"];
+const NAMED: [&str; 4] = ["lanes", "channels", "policies", "windows"];
 
 fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
@@ -648,4 +650,24 @@ fn events_have_a_channel_and_a_lane_of_their_own_that_no_file_can_take() {
     check("[events]\nallow_privat = true", &["events.allow_privat"], &["did you mean `allow_private`?"]);
     check("[events]\nca_file = 'none.pem'", &["events.ca_file"], &["PEM"]);
     check("[events]\nattempt_timeout = '0s'", &["events.attempt_timeout"], &["more than nothing"]);
+}
+
+#[test]
+fn whoever_uses_a_part_needs_the_variables_of_that_part_only() {
+    let text = "[channels.whatsapp]\nkind = 'evolution'\nbase_url = '${URL}'\napi_key = '${KEY}'\n\
+                [store]\ndatabase_url = '${DATABASE_URL}'\n[policies.whatsapp]\nattempts = 3";
+    let load = |text: &str, needs| {
+        Config::parse(text, Source::default(), &Environment::default().for_use_of(needs)).map_err(
+            |Problems(problems)| {
+                let paths: BTreeSet<String> = problems.into_iter().map(|it| it.path).collect();
+                paths.into_iter().collect::<Vec<_>>()
+            },
+        )
+    };
+    let all = ["channels.whatsapp.api_key", "channels.whatsapp.base_url", "store.database_url"];
+    assert_eq!(load(text, Needs::Everything).unwrap_err(), all);
+    assert_eq!(load(text, Needs::Store).unwrap_err(), ["store.database_url"]);
+    assert_eq!(load(text, Needs::Rules).unwrap().policy("whatsapp").unwrap().attempts, 3);
+    let wrong = text.replace("attempts = 3", "attempts = 'x'");
+    assert_eq!(load(&wrong, Needs::Rules).unwrap_err(), ["policies.whatsapp.attempts"]);
 }

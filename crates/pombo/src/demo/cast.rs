@@ -184,3 +184,28 @@ fn lot_of_guides(number: &str) -> String {
          </ans:guiasTISS></ans:loteGuias>"
     )
 }
+
+/// A campaign beside all that: what it says, and to whom.
+pub(crate) struct Show {
+    pub(crate) name: &'static str,
+    pub(crate) template: &'static str,
+    pub(crate) says: &'static str,
+    pub(crate) audience: [(&'static str, &'static str, &'static str); 6],
+    /// One of them, who does not want to be written to.
+    pub(crate) spared: &'static str,
+}
+
+pub(crate) const SHOW: Show = Show {
+    name: "Retorno de consulta",
+    template: "retorno",
+    says: "Olá, {{ nome }}! Já faz seis meses da sua última consulta. Responda 1 para marcar o retorno.",
+    audience: [
+        ("(11) 98765-2001", "Ana", "on WhatsApp"),
+        ("+55 21 99876-2002", "Bruno", "on WhatsApp"),
+        ("1234", "Carla", "no phone number: a bad line of the list"),
+        ("31 98765-2004", "Davi", "asked not to be written to: left out"),
+        ("+55 11 98765-2001", "Ana", "is on the list already: a duplicate"),
+        ("51 98765-0404", "Elisa", "not on WhatsApp"),
+    ],
+    spared: "+5531987652004",
+};

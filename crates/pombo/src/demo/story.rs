@@ -68,6 +68,15 @@ impl Scene {
             Event::Blocked => blocked(&detail, record),
             Event::Unblocked => format!("{} goes on", place(&detail, record)),
             Event::Delivery => detail["delivery"].as_str().unwrap_or_default().to_owned(),
+            Event::SuppressionPut => {
+                let reason = detail["reason"].as_str().unwrap_or_default();
+                format!("{reason}: no campaign writes to this recipient any more")
+            }
+            Event::CampaignStarted => "it starts: one message at a time, 3 to 4 s apart".to_owned(),
+            Event::CampaignPaused => detail["note"].as_str().unwrap_or_default().to_owned(),
+            Event::CampaignCompleted => {
+                format!("it is complete: {} sent, {} failed", detail["sent"], detail["failed"])
+            }
             _ => attempt.map(|attempt| attempt.explanation.clone()).unwrap_or_default(),
         };
         Ok(Some(Scene {
@@ -76,7 +85,10 @@ impl Scene {
             event: record.event,
             message_id: record.message,
             to: body.map(|body| body.to.clone()),
-            reference: body.and_then(|body| body.reference.clone()),
+            reference: story.as_ref().and_then(|story| {
+                let of_campaign = story.message.queue.campaign.as_ref().map(|_| "campanha".to_owned());
+                story.message.body.reference.clone().or(of_campaign)
+            }),
             attempt: detail["attempt"].as_u64(),
             category: text("category"),
             code: failure.and_then(|failure| failure.code.clone()),
@@ -116,6 +128,10 @@ impl Scene {
             Event::Held | Event::Blocked => ("held", Paint::yellow),
             Event::Unblocked | Event::Released => ("goes on", Paint::cyan),
             Event::Delivery => ("report", Paint::dim),
+            Event::SuppressionPut => ("list", Paint::dim),
+            Event::CampaignStarted | Event::CampaignPaused | Event::CampaignCompleted => {
+                ("campaign", Paint::cyan)
+            }
             other => (other.as_str(), Paint::dim),
         };
         let time = paint.dim(clock);

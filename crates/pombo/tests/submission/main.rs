@@ -312,12 +312,12 @@ async fn postfix_hands_everything_on_as_the_guide_says() {
     let (provider, channel) = mail_server().await;
     let house = House::open(&channel, None).await;
     let (port, certificate, key) = (house.port, house.certificate(), house.key.clone());
-    let start = move || postfix::Postfix::start(port, &certificate, &key);
+    let start = move || postfix::start(port, &certificate, &key);
     let postfix = tokio::task::spawn_blocking(start).await.unwrap();
     let mail = house.place.folder.path().join("mail");
     std::fs::write(&mail, "From: mail@clinic.example\r\nSubject: relayed\r\n\r\n.hi\r\n").unwrap();
     let mut curl = Command::new("curl");
-    curl.args(["--silent", "--show-error", "--url", &format!("smtp://127.0.0.1:{}", postfix.port)])
+    curl.args(["--silent", "--show-error", "--url", &format!("smtp://127.0.0.1:{}", postfix.port())])
         .args([
             "--mail-from",
             "bounces@clinic.example",

@@ -1,7 +1,10 @@
--- tenant, limit; a tenant's counts by the primary key, and the newest letter of the largest by dead_letter_by_cause
+-- tenant, limit; a tenant's counts, with what is not added up yet, and the newest letter of the largest by dead_letter_by_cause
 SELECT c.id, c.channel, c.category, c.text, g.count, m.key, m.nonce, h.finished_at
 FROM (
-  SELECT cause, sum(count)::bigint AS count FROM cause_count WHERE tenant = $1
+  SELECT cause, sum(count)::bigint AS count FROM (
+    SELECT cause, count FROM cause_count WHERE tenant = $1
+    UNION ALL SELECT cause, count FROM cause_added WHERE tenant = $1
+  ) AS counted
   GROUP BY cause HAVING sum(count) > 0 ORDER BY 2 DESC, 1 LIMIT $2
 ) g
 CROSS JOIN LATERAL (SELECT * FROM cause WHERE cause.id = g.cause LIMIT 1) c

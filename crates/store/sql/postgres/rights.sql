@@ -12,7 +12,7 @@ DECLARE
   -- Nothing in them is any tenant's: times, counters, keys without what they open, digests.
   plain CONSTANT name[] := '{meta,slot,node,office,board,flow,audit_tip,ready,claim,ordered,expiry,receipt}';
   -- Read for one tenant at a time; and what applications look at.
-  by_reader CONSTANT name[] := '{queue,message,history,delivery,template,tally,doc,cause,cause_count,dead_letter,revision}';
+  by_reader CONSTANT name[] := '{queue,message,history,delivery,template,tally,tally_added,doc,cause,cause_count,cause_added,dead_letter,revision,roster,recipient}';
   by_app CONSTANT name[] := '{channel,inbox,refused,idempotency}';
   t record;
   p record;

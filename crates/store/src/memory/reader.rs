@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex};
 use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::name::{TemplateName, Tenant};
+use pombo_kernel::message::State;
+use pombo_kernel::name::{ChannelName, TemplateName, Tenant};
+use pombo_kernel::time::Time;
 
-use super::{Model, Row, locked};
+use super::{Model, Row, Spot, locked};
 use crate::audit::{self, Record, Tip};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
@@ -79,6 +81,29 @@ impl Reading for MemoryReader {
         Ok(ids.iter().filter_map(found).collect())
     }
 
+    fn underway(
+        &mut self,
+        tenant: &Tenant,
+        within: &[ChannelName],
+        until: Time,
+        limit: usize,
+    ) -> Result<Vec<Line>, StoreError> {
+        let model = locked(&self.committed);
+        let own = |row: &&Row| {
+            let queue = &row.message.queue;
+            queue.tenant == *tenant && within.contains(&queue.channel) && row.standing == Spot::Queued
+        };
+        let place = |row: &Row| match row.state {
+            State::Sending { .. } => Some((None, row.message.id.key())),
+            State::Pending { due } if due <= until => Some((Some(due), row.message.id.key())),
+            _ => None,
+        };
+        let mut found: Vec<_> =
+            model.messages.values().filter(own).filter_map(|row| Some((place(row)?, line(row)))).collect();
+        found.sort_by_key(|(place, _)| *place);
+        Ok(found.into_iter().take(limit).map(|(_, line)| line).collect())
+    }
+
     fn revisions(&mut self, tenant: &Tenant, id: MessageId) -> Result<Vec<Revision>, StoreError> {
         let model = locked(&self.committed);
         Ok(model.row(tenant, id).map(|row| row.revisions.clone()).unwrap_or_default())
@@ -105,7 +130,7 @@ impl Reading for MemoryReader {
         let model = locked(&self.committed);
         let tally = |((tenant, channel, what), count): (&(_, _, _), &u64)| Tally {
             tenant: Tenant::clone(tenant),
-            channel: pombo_kernel::name::ChannelName::clone(channel),
+            channel: ChannelName::clone(channel),
             what: *what,
             count: *count,
         };

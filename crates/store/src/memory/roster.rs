@@ -1,5 +1,7 @@
 //! Campaigns of the model.
 
+use std::collections::BTreeSet;
+
 use pombo_kernel::block::Gate;
 use pombo_kernel::campaign::line::Line;
 use pombo_kernel::campaign::recipient::{Person, Standing};
@@ -7,6 +9,8 @@ use pombo_kernel::campaign::{Campaign, Flight, Turn};
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{ClaimKey, Message, QueueName};
 use pombo_kernel::name::{CampaignName, Tenant};
+#[cfg(feature = "planted")]
+use pombo_kernel::planted;
 use pombo_kernel::time::Time;
 
 use super::Model;
@@ -108,11 +112,14 @@ impl Model {
 
     pub(super) fn course_released(&mut self, message: &Message, first: bool, now: Time) {
         if message.queue.campaign.is_some() {
+            let mut since = now;
             self.change_campaign(&message.queue, now, |campaign| {
+                since = campaign.flight.map_or(now, |flight| flight.since);
                 campaign.released(message.id, first);
                 None
             });
-            self.change_line(&message.queue, now, |line| line.released(message.id));
+            let rules = self.traffic.rules(&message.queue.channel).cloned().unwrap_or_default();
+            self.change_line(&message.queue, now, |line| line.released(message.id, since, &rules));
         }
     }
 
@@ -186,12 +193,15 @@ impl Model {
         let campaign = self.campaign(&feed.tenant, &feed.campaign).ok_or(NotDone::NotFound)?;
         campaign.can_be_fed().map_err(NotDone::Refused)?;
         let list = self.rosters.get(&(feed.tenant.clone(), feed.campaign.clone()));
+        let fits = |standing: Standing| standing == Standing::Pending;
+        #[cfg(feature = "planted")]
+        let fits = |standing: Standing| fits(standing) || planted::is(planted::Bug::FedTwice);
         let pending = |number: u64| {
-            list.into_iter().flatten().any(|entry| {
-                entry.recipient.number == number && entry.recipient.standing == Standing::Pending
-            })
+            let mut entries = list.into_iter().flatten().map(|entry| &entry.recipient);
+            entries.any(|it| it.number == number && fits(it.standing))
         };
-        let servings = feed.servings.iter().filter(|(number, _)| pending(*number));
+        let mut seen = BTreeSet::new();
+        let servings = feed.servings.iter().filter(|(number, _)| pending(*number) && seen.insert(*number));
         Ok(servings.map(|(number, serving)| (*number, serving)).collect())
     }
 

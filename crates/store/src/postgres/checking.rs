@@ -9,7 +9,7 @@ use super::moving::{at_one_moment, counts, expect_store, meta};
 use super::pausing::{COPYING, PAUSED};
 use super::reader::Reader;
 use super::{Target, migrate, rows, sql};
-use crate::checking::{Checkup, Counted, Evidence, Question, chain_fault, judge, unfinished_copy};
+use crate::checking::{Checkup, Counted, Evidence, List, Question, chain_fault, judge, unfinished_copy};
 use crate::core::Reading;
 use crate::moving::MoveError;
 use crate::rows::members;
@@ -64,6 +64,7 @@ impl Evidence for Beside<'_> {
             Question::Gaps => sql!("checking/gaps"),
             Question::Blobs => sql!("checking/blobs"),
             Question::Letters => sql!("checking/letters"),
+            Question::Recipients => sql!("checking/recipients"),
             Question::Causes => sql!("checking/causes"),
         })
     }
@@ -86,5 +87,16 @@ impl Evidence for Beside<'_> {
     fn id_of(&mut self, key: i64) -> Result<Option<MessageId>, StoreError> {
         let found = self.0.query(sql!("checking/nonce"), vec![key.into()])?;
         found.first().map(|row| Ok(MessageId::new(MessageKey(key), rows::get(row, 0)?))).transpose()
+    }
+
+    fn lists(&mut self) -> Result<Vec<List>, StoreError> {
+        let read = |row| {
+            let mut counts = [0; 7];
+            for (nth, count) in counts.iter_mut().enumerate() {
+                *count = rows::number::<i64, u64>(row, nth + 2)?;
+            }
+            Ok(List { campaign: rows::text(row, 0)?, body: rows::text(row, 1)?, counts })
+        };
+        self.0.query(sql!("checking/lists"), Vec::new())?.iter().map(read).collect()
     }
 }

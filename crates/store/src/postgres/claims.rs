@@ -16,6 +16,7 @@ use super::walls::Guard;
 use super::{Postgres, rows, sql};
 use crate::board::{Held, QueueId, rank_of};
 use crate::claiming::{Claiming, Head, NOBODY, ranks_in, told};
+use crate::courses::Courses as _;
 use crate::transition;
 use crate::{Claimed, NodeId, Place, Settled, StoreError};
 
@@ -186,6 +187,10 @@ impl Claiming for Postgres {
         self.lock_flows(name, now)
     }
 
+    fn hold_course(&mut self, name: &QueueName, now: Time) -> Result<bool, StoreError> {
+        self.try_course(name, now)
+    }
+
     fn start_probe(
         &mut self,
         id: QueueId,
@@ -344,16 +349,29 @@ impl Postgres {
         for held in lost.iter().filter(|held| !held.probes.is_empty()) {
             self.end_probe(held, now)?;
         }
+        self.lock_courses(lost.iter().map(|held| &*held.message.queue), now)?;
         let claim = self.next_claim()?;
         let mut held = Vec::with_capacity(lost.len());
         for one in lost {
             self.record(transition::taken_over(&one.message, now));
+            self.course_taken_over(&one.message, claim, now)?;
             held.push((Held { claim, node, at: now, probes: Vec::new(), ..one }, None));
         }
         self.hold(claim, held, now)
     }
 
-    /// Takes messages from holders who were never told of them, so that the next take-over finds them.
+    /// Has the campaigns of messages that are being sent, in one order for everybody.
+    pub(super) fn lock_courses_of<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a ClaimKey>,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let queue = |key: &ClaimKey| Some(self.claims.valid(*key)?.message.queue.clone());
+        let queues: Vec<_> = keys.filter_map(queue).filter(|queue| queue.campaign.is_some()).collect();
+        self.lock_courses(queues.iter().map(|queue| &**queue), now)
+    }
+
+    /// Takes messages from holders who do not have them any more, or were never told of them, so that the next take-over finds them.
     pub(super) fn part_with_disowned(&mut self, now: Time) -> Result<(), StoreError> {
         if self.claims.disowned.is_empty() {
             return Ok(());
@@ -398,6 +416,7 @@ impl Postgres {
 
     pub(super) fn release_some(&mut self, keys: &[ClaimKey], now: Time) -> Result<Vec<Settled>, StoreError> {
         self.recall(keys.iter().map(|key| key.claim), now)?;
+        self.lock_courses_of(keys.iter(), now)?;
         let mut answers = Vec::with_capacity(keys.len());
         for key in keys {
             let Some(held) = self.claims.valid(*key).cloned() else {
@@ -408,6 +427,7 @@ impl Postgres {
             self.let_go(&held, now)?;
             self.wait_again(&held, held.due, held.progress.steps, now)?;
             self.record(transition::released(&held.message, now));
+            self.course_released(&held.message, held.progress.steps == 0, now)?;
             answers.push(Settled::Done);
         }
         Ok(answers)

@@ -17,6 +17,7 @@ use super::writes::{self, Row};
 use super::{Postgres, rows, sql};
 use crate::board::rank_of;
 use crate::core::Core as _;
+use crate::courses::Courses as _;
 use crate::dead::{Act, Cause, CauseId, Edit, Edited, Group, Hastened, Revision, Ruled, Ruling, Verdicts};
 use crate::shelf::Shelved;
 use crate::{Counted, StoreError, transition};
@@ -59,9 +60,7 @@ impl Postgres {
                 counts.push(count);
             }
         }
-        let slot = self.slot.number();
-        (!counts.is_empty())
-            .then(|| (sql!("cause_add"), vec![tenants.into(), causes.into(), counts.into(), slot.into()]))
+        (!counts.is_empty()).then(|| (sql!("cause_add"), vec![tenants.into(), causes.into(), counts.into()]))
     }
 
     /// Those of the messages that are dead letters, each for us alone until the commit.
@@ -257,7 +256,7 @@ impl Postgres {
         }
         self.record(transition::reprocessed(message, next.round, &ruling.by, explanation, now));
         self.tally(&message.queue, Counted::Reprocessed);
-        Ok(())
+        self.course_reprocessed(message, now)
     }
 
     fn discard(&mut self, waiting: &Waiting, ruling: &Ruling, now: Time) {
@@ -359,9 +358,10 @@ pub(super) fn sort_unsorted(link: &Link) -> Result<(), StoreError> {
     let (places, counts): (Vec<(Tenant, i64)>, Vec<i64>) = counts.into_iter().unzip();
     let (tenants, causes): (Vec<String>, Vec<i64>) =
         places.into_iter().map(|(tenant, cause)| (tenant.as_str().to_owned(), cause)).unzip();
-    const NOBODYS: i16 = -1;
-    let add = (sql!("cause_add"), vec![tenants.into(), causes.into(), counts.into(), NOBODYS.into()]);
-    link.pipeline(vec![put, add]).map(drop)
+    // As that schema has it: of a process that is not there.
+    const ADD: &str = "INSERT INTO cause_count (tenant, cause, count, slot)
+        SELECT r.*, -1 FROM unnest($1::text[], $2::bigint[], $3::bigint[]) r";
+    link.pipeline(vec![put, (ADD, vec![tenants.into(), causes.into(), counts.into()])]).map(drop)
 }
 
 /// The version that a message is, from the last one that was replaced.

@@ -12,7 +12,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -178,6 +178,8 @@ pub(super) struct Link {
     driver: Driver,
     client: Arc<Client>,
     kind: Kind,
+    /// How long an answer may take.
+    patience: Duration,
     pooled: bool,
     /// The role to take, if the database has it.
     role: Option<&'static str>,
@@ -270,6 +272,7 @@ impl Link {
             driver: driver.clone(),
             client: Arc::new(client),
             kind,
+            patience: kind.patience(),
             pooled: target.pooled(),
             role: None,
             prepared: Mutex::default(),
@@ -359,8 +362,14 @@ impl Link {
             }
         }
         self.wait(async {
-            let before = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let now = self.start(steps).await;
+            let mut before = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if !self.knows(&steps) {
+                arrive([before.as_mut()]).await;
+            }
+            let mut now = self.start(steps).await;
+            if !self.knows(&ahead) {
+                arrive([before.as_mut(), now.as_mut().ok()]).await;
+            }
             let after = match ahead.is_empty() || now.is_err() {
                 true => Ok(None),
                 false => self.start(ahead).await.map(Some),
@@ -404,18 +413,27 @@ impl Link {
         self.lost.load(Ordering::Relaxed) || self.client.is_closed()
     }
 
+    /// Whether these can be sent without asking the server first. Where not, the answers to what was sent before
+    /// must have arrived: the connection reads no further than somebody takes what it has read.
+    fn knows(&self, steps: &[Step]) -> bool {
+        let known = self.known();
+        self.pooled || steps.iter().all(|(sql, _)| known.contains_key(&place(sql)))
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<(usize, usize), Statement>> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn statements(&self, steps: &[Step]) -> Result<Vec<Statement>, Error> {
-        let place = |sql: &'static str| (sql.as_ptr().addr(), sql.len());
-        let known = || self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         let mut statements = Vec::with_capacity(steps.len());
         for (sql, values) in steps {
-            let prepared = known().get(&place(sql)).cloned();
+            let prepared = self.known().get(&place(sql)).cloned();
             statements.push(match prepared {
                 Some(statement) => statement,
                 None => {
                     let types: Vec<_> = values.iter().map(|value| value.of.clone()).collect();
                     let statement = self.client.prepare_typed(sql, &types).await?;
-                    known().insert(place(sql), statement.clone());
+                    self.known().insert(place(sql), statement.clone());
                     statement
                 }
             });
@@ -427,7 +445,7 @@ impl Link {
         if self.is_closed() {
             return Err(StoreError::Unavailable("the connection to PostgreSQL is closed".to_owned()));
         }
-        match self.driver.handle().block_on(async { timeout(self.kind.patience(), work).await }) {
+        match self.driver.handle().block_on(async { timeout(self.patience, work).await }) {
             Ok(done) => done.map_err(|error| failure(&error)),
             Err(_) => {
                 self.lost.store(true, Ordering::Relaxed);
@@ -435,6 +453,10 @@ impl Link {
             }
         }
     }
+}
+
+fn place(sql: &'static str) -> (usize, usize) {
+    (sql.as_ptr().addr(), sql.len())
 }
 
 fn plain(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
@@ -465,6 +487,15 @@ impl Started {
         match self.done {
             Some(done) => done,
             None => self.work.await,
+        }
+    }
+}
+
+/// Waits for all answers to these, and keeps them for whoever asks.
+async fn arrive<const N: usize>(started: [Option<&mut Started>; N]) {
+    for started in started.into_iter().flatten() {
+        if started.done.is_none() {
+            started.done = Some(started.work.as_mut().await);
         }
     }
 }

@@ -10,10 +10,10 @@ use super::{dead, sql};
 use crate::StoreError;
 
 /// Each entry brings the schema from its index to the next number.
-const MIGRATIONS: [&str; 2] = [sql!("migrations/0001"), sql!("migrations/0002")];
+const MIGRATIONS: [&str; 3] = [sql!("migrations/0001"), sql!("migrations/0002"), sql!("migrations/0003")];
 
 /// The schema that this version works with.
-pub(super) const SCHEMA: u32 = 2;
+pub(super) const SCHEMA: u32 = 3;
 const _: () = assert!(SCHEMA as usize == MIGRATIONS.len());
 
 /// The first schema in which dead letters have causes.

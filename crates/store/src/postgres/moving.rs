@@ -86,6 +86,8 @@ fn way(table: Table) -> Way {
         Table::Blob => way!("blob", "bb", true, NO_BYTES),
         Table::BlobUse => way!("blob_use", "bn", false, NO_BYTES, LEAST),
         Table::Doc => way!("doc", "nttnntnnt", true, LEAST, EMPTY, EMPTY),
+        Table::Roster => way!("roster", "ntt", false, LEAST),
+        Table::Recipient => way!("recipient", "nnntttntnnb", true, LEAST, LEAST),
         Table::Aside => way!("aside", "tb", false, EMPTY),
         Table::Audit => way!("audit", "nnnnbb", true, LEAST),
     }
@@ -421,6 +423,10 @@ impl DatabaseTarget {
                 let destination = row[1].text().ok().map(Arc::from);
                 row.push(Cell::Bytes(rows::place_digest(&Place { channel, destination })));
             }
+            Table::Recipient => {
+                let person = row[4].text().ok().map(|person| digest(&[person]));
+                row.push(person.map_or(Cell::Null, Cell::Bytes));
+            }
             Table::Receipt => {
                 let sent = Time::from_millis(row[2].number()?);
                 row.rotate_right(1);
@@ -543,10 +549,10 @@ impl Target for DatabaseTarget {
         let last = found.first().ok_or_else(unanswered)?;
         let (queue, claim, command, turn): (i64, i64, i64, i64) =
             (rows::get(last, 0)?, rows::get(last, 1)?, rows::get(last, 2)?, rows::get(last, 3)?);
+        let list: i64 = rows::get(last, 4)?;
         // No claim is ever numbered as one that was made before, wherever that was.
         let claim = claim.max(number(tip.position));
-        let numbers =
-            vec![number(tip.sequence).into(), queue.into(), claim.into(), command.into(), turn.into()];
+        let numbers = [number(tip.sequence), queue, claim, command, turn, list].map(Value::from).into();
         self.owner.query(sql!("moving/go_on"), numbers)?;
         let mut steps: Vec<Step> = link.begin();
         let end = vec![number(tip.sequence).into(), number(tip.position).into(), tip.hash.as_slice().into()];

@@ -12,13 +12,13 @@ use pombo_kernel::block::Block;
 use pombo_kernel::delivery::LastWord;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{AttemptFailure, ClaimId, Progress, State, StateName};
-use pombo_kernel::name::{TemplateName, Tenant};
+use pombo_kernel::name::{ChannelName, TemplateName, Tenant};
 use pombo_kernel::time::Time;
 
 use super::link::{self, Driver, Kind, Link, Row, Target};
 use super::pausing::PAUSED;
 use super::rows::{self, Step, Stored};
-use super::{dead, shelf, sql, templates};
+use super::{dead, roster, shelf, sql, templates};
 use crate::audit::{self, Record, Tip, Verified};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
@@ -338,6 +338,37 @@ impl Reading for Reader {
         Ok(ids.iter().filter_map(line).collect())
     }
 
+    fn underway(
+        &mut self,
+        tenant: &Tenant,
+        within: &[ChannelName],
+        until: Time,
+        limit: usize,
+    ) -> Result<Vec<Line>, StoreError> {
+        let channels: Vec<&str> = within.iter().map(ChannelName::as_str).collect();
+        let values =
+            vec![tenant.as_str().into(), channels.into(), until.millis().into(), counted(limit).into()];
+        // With one view, so that what is taken up meanwhile is neither missed nor seen twice.
+        let asked = vec![(sql!("claim_all"), vec![]), (sql!("ready_due"), values)];
+        let found = self.read(Whose::Everybodys, asked)?;
+        let [claims, ready] = found.as_slice() else { return Err(unanswered()) };
+        let (journal, due) = (journal(claims)?, keys(ready)?);
+        let mut sending: Vec<MessageKey> = journal.keys().map(|(key, _)| *key).collect();
+        sending.sort_unstable();
+        let mut lines = Vec::new();
+        for some in sending.chunks(LINES_AT_ONCE).chain([&due[..]]) {
+            let mut found = self.lines_of(Whose::Tenant(tenant), some, &journal)?;
+            let meant = |line: &Line| {
+                let state = line.state.name();
+                let waits = state == StateName::Pending && due.contains(&line.message.id.key());
+                within.contains(&line.message.queue.channel) && (waits || state == StateName::Sending)
+            };
+            lines.extend(some.iter().filter_map(|key| found.remove(key)).filter(meant));
+        }
+        lines.truncate(limit);
+        Ok(lines)
+    }
+
     fn revisions(&mut self, tenant: &Tenant, id: MessageId) -> Result<Vec<Revision>, StoreError> {
         let values = vec![id.key().0.into(), id.nonce().into(), tenant.as_str().into()];
         let found = self.one(Whose::Tenant(tenant), (sql!("revision_of"), values))?;
@@ -360,8 +391,9 @@ impl Reading for Reader {
         self.one(whose, shelf::some(wanted))?.iter().map(shelf::read).collect()
     }
 
-    fn recipients(&mut self, _: &Roster) -> Result<Vec<Recipient>, StoreError> {
-        Ok(Vec::new())
+    fn recipients(&mut self, wanted: &Roster) -> Result<Vec<Recipient>, StoreError> {
+        let found = self.one(Whose::Tenant(&wanted.tenant), roster::page(wanted))?;
+        found.iter().map(roster::recipient).collect()
     }
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {

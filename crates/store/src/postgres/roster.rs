@@ -1,53 +1,422 @@
-//! Whom campaigns write to.
+//! Whom campaigns write to, and the documents by which they and their lines keep their pace.
+//!
+//! Whoever sends for a campaign has locked its document and read it anew: nodes agree on what stands there, not on what
+//! they remember. What is remembered only saves trying.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use pombo_kernel::campaign::recipient::{Listed, Standing};
 use pombo_kernel::id::MessageId;
-use pombo_kernel::message::{ClaimKey, Draft, Message};
+use pombo_kernel::message::{ClaimKey, Draft, Json, Message, QueueName};
 use pombo_kernel::name::{CampaignName, Tenant};
-use pombo_kernel::time::Time;
+use pombo_kernel::time::{Span, Time};
 
-use super::Postgres;
+use super::link::{Row, Step, Value};
+use super::{Postgres, rows, shelf, sql};
 use crate::StoreError;
+use crate::core::Core as _;
 use crate::courses::{Courses, Placed};
-use crate::roster::Enlisted;
+use crate::roster::{self, Enlisted, Recipient, Roster};
+use crate::rows::digest;
 use crate::shelf::{Doc, Shelf};
 
-impl Courses for Postgres {
-    fn locked_doc(&mut self, _: Shelf, _: &Tenant, _: &str) -> Result<Option<Doc>, StoreError> {
-        Ok(None)
+/// How long to leave a campaign alone for which somebody else is sending just now.
+const ELSEWHERE: Span = Span::from_millis(10);
+/// A document bears the time at which its group began, and is there for others when that is committed: at most so much
+/// later, since the server ends what takes longer.
+const LATE: Span = Span::from_mins(1);
+
+/// Where a document is.
+type Place = (Shelf, Tenant, String);
+
+/// What is known of the documents of campaigns and lines.
+#[derive(Debug, Default)]
+pub(super) struct Docs {
+    /// As they are. Nobody else changes those that there are before the commit.
+    held: BTreeMap<Place, Option<Doc>>,
+    /// Those of them that are to be written.
+    changed: BTreeSet<Place>,
+    /// Where recipients stand whose messages ended, by message.
+    marks: BTreeMap<i64, i16>,
+    /// The versions that the board has.
+    known: HashMap<Place, u32>,
+}
+
+impl Docs {
+    /// Forgets what the group would have written.
+    pub(super) fn forget_group(&mut self) {
+        self.held.clear();
+        self.changed.clear();
+        self.marks.clear();
     }
 
-    fn put_doc(&mut self, _: Shelf, _: &Doc) -> Result<(), StoreError> {
+    /// Whether something is changed that others would like to know.
+    pub(super) fn has_news(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// The statements that write what the group has made of them.
+    pub(super) fn take(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if !self.changed.is_empty() {
+            steps.push(self.take_changed());
+        }
+        if !self.marks.is_empty() {
+            let (messages, standings): (Vec<i64>, Vec<i16>) =
+                std::mem::take(&mut self.marks).into_iter().unzip();
+            steps.push((sql!("recipient_mark"), vec![messages.into(), standings.into()]));
+        }
+        steps
+    }
+
+    fn take_changed(&mut self) -> Step {
+        let (mut shelves, mut tenants, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut versions, mut orders, mut topics) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut dues, mut times, mut bodies) = (Vec::new(), Vec::new(), Vec::new());
+        for place in std::mem::take(&mut self.changed) {
+            let Some(Some(doc)) = self.held.get(&place) else { continue };
+            shelves.push(place.0 as i16);
+            tenants.push(doc.tenant.as_str().to_owned());
+            ids.push(rows::escaped(&doc.id));
+            versions.push(shelf::numbered(doc.version));
+            orders.push(doc.leaf.order);
+            topics.push(doc.leaf.topic.as_deref().map(rows::escaped));
+            dues.push(doc.leaf.due.map(Time::millis));
+            times.push(doc.updated_at.millis());
+            bodies.push(rows::escaped(&doc.leaf.body));
+        }
+        let values = vec![
+            shelves.into(),
+            tenants.into(),
+            ids.into(),
+            versions.into(),
+            orders.into(),
+            topics.into(),
+            dues.into(),
+            times.into(),
+            bodies.into(),
+        ];
+        (sql!("doc_write"), values)
+    }
+}
+
+impl Postgres {
+    /// What a document says now, which nobody else changes before the commit.
+    pub(super) fn keep_doc(&mut self, place: Place, doc: Option<Doc>, now: Time) {
+        self.learn_doc(&place, doc.as_ref(), now);
+        self.docs.held.insert(place, doc);
+    }
+
+    /// The board has what a document says.
+    fn learn_doc(&mut self, place: &Place, doc: Option<&Doc>, now: Time) {
+        let version = doc.map(|doc| doc.version);
+        if self.docs.known.get(place).copied() == version {
+            return;
+        }
+        match version {
+            Some(version) => self.docs.known.insert(place.clone(), version),
+            None => self.docs.known.remove(place),
+        };
+        let (shelf, tenant, id) = place;
+        self.board.shelved(*shelf, tenant, id, doc, now);
+    }
+
+    /// Tries to have a document for this group alone, and as it is; false if somebody else has it just now. There need
+    /// not be any.
+    fn try_doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str, now: Time) -> Result<bool, StoreError> {
+        let place = (shelf, tenant.clone(), id.to_owned());
+        if matches!(self.docs.held.get(&place), Some(Some(_))) {
+            return Ok(true);
+        }
+        let of_it = |sql| (sql, shelf::place(shelf, tenant, id));
+        let asked = vec![of_it(sql!("doc_only")), of_it(sql!("doc_try")), of_it(sql!("doc_get"))];
+        let found = self.ask(asked)?;
+        let [alone, locked, there] = found.as_slice() else { return Err(super::reader::unanswered()) };
+        let alone: bool = rows::get(alone.first().ok_or_else(super::reader::unanswered)?, 0)?;
+        if !alone || (locked.is_empty() && !there.is_empty()) {
+            return Ok(false);
+        }
+        let doc = locked.first().map(shelf::read).transpose()?;
+        self.keep_doc(place, doc, now);
+        Ok(true)
+    }
+
+    /// Whether we may send for the queue's campaign: nobody else does before the commit, and the board has it and its
+    /// line as they are.
+    pub(super) fn try_course(&mut self, name: &QueueName, now: Time) -> Result<bool, StoreError> {
+        let campaign = name.campaign.as_ref().map_or("", CampaignName::as_str);
+        let ours = self.try_doc(Shelf::Campaign, &name.tenant, campaign, now)?
+            && (self.board.rules(&name.channel).is_none()
+                || self.try_doc(Shelf::Line, &Tenant::default(), name.channel.as_str(), now)?);
+        if !ours && let Some(id) = self.board.find(name) {
+            self.board.leave_alone(id, now + ELSEWHERE, now);
+        }
+        Ok(ours)
+    }
+
+    /// Has the documents of these queues' campaigns and lines, in one order for everybody.
+    pub(super) fn lock_courses<'a>(
+        &mut self,
+        queues: impl Iterator<Item = &'a QueueName>,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let mut places = BTreeSet::new();
+        for queue in queues {
+            let Some(campaign) = &queue.campaign else { continue };
+            places.insert((Shelf::Campaign, queue.tenant.clone(), campaign.to_string()));
+            places.insert((Shelf::Line, Tenant::default(), queue.channel.to_string()));
+        }
+        self.lock_docs(places, now)
+    }
+
+    fn lock_docs(&mut self, mut places: BTreeSet<Place>, now: Time) -> Result<(), StoreError> {
+        places.retain(|place| !self.docs.held.contains_key(place));
+        if places.is_empty() {
+            return Ok(());
+        }
+        for row in &self.ask_one(sql!("doc_lock"), arrays(&places))? {
+            let (place, doc) = placed(row)?;
+            places.remove(&place);
+            self.keep_doc(place, Some(doc), now);
+        }
+        places.into_iter().for_each(|place| self.keep_doc(place, None, now));
+        Ok(())
+    }
+
+    /// Asks which campaigns and lines have changed since the last look.
+    pub(super) fn ask_changes(&self) -> Step {
+        let late = i64::try_from(LATE.millis()).unwrap_or(i64::MAX);
+        let since = self.looked.map_or(i64::MIN, |looked| looked.millis().saturating_sub(late));
+        (sql!("doc_changed"), vec![since.into()])
+    }
+
+    /// Reads those that the board has otherwise.
+    pub(super) fn learn_changes(&mut self, found: &[Row], now: Time) -> Result<(), StoreError> {
+        let mut changed = BTreeSet::new();
+        for row in found {
+            let place = (course_shelf(row, 0)?, rows::name(row, 1)?, rows::text(row, 2)?);
+            let version = rows::number::<i32, u32>(row, 3)?;
+            if self.docs.known.get(&place) != Some(&version) && !self.docs.held.contains_key(&place) {
+                changed.insert(place);
+            }
+        }
+        if changed.is_empty() {
+            return Ok(());
+        }
+        for row in &self.link.query(sql!("doc_some"), arrays(&changed))? {
+            let (place, doc) = placed(row)?;
+            self.learn_doc(&place, Some(&doc), now);
+        }
+        Ok(())
+    }
+
+    /// All of the board is read anew.
+    pub(super) fn forget_docs(&mut self) {
+        self.docs = Docs::default();
+    }
+
+    pub(super) fn strike_some(
+        &mut self,
+        tenant: &Tenant,
+        campaign: &CampaignName,
+        max: usize,
+    ) -> Result<usize, StoreError> {
+        let doc = self.locked_doc(Shelf::Campaign, tenant, campaign.as_str())?;
+        if doc.as_ref().is_some_and(|doc| roster::read(doc).is_none_or(|campaign| campaign.has_begun())) {
+            return Ok(0);
+        }
+        let mut values = list(tenant, campaign);
+        values.push(i64::try_from(max).unwrap_or(i64::MAX).into());
+        Ok(self.ask_one(sql!("recipient_strike"), values)?.len())
+    }
+}
+
+impl Courses for Postgres {
+    fn locked_doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str) -> Result<Option<Doc>, StoreError> {
+        let place = (shelf, tenant.clone(), id.to_owned());
+        if !self.docs.held.contains_key(&place) {
+            // At what time only matters to gates, and whoever asks next has a later one.
+            self.lock_docs(BTreeSet::from([place.clone()]), Time::default())?;
+        }
+        Ok(self.docs.held.get(&place).cloned().flatten())
+    }
+
+    fn put_doc(&mut self, shelf: Shelf, doc: &Doc) -> Result<(), StoreError> {
+        let place = (shelf, doc.tenant.clone(), doc.id.clone());
+        self.docs.known.insert(place.clone(), doc.version);
+        self.docs.held.insert(place.clone(), Some(doc.clone()));
+        self.docs.changed.insert(place);
         Ok(())
     }
 
     fn insert_recipients(
         &mut self,
-        _: &Tenant,
-        _: &CampaignName,
-        _: u64,
-        _: &[Listed],
+        tenant: &Tenant,
+        campaign: &CampaignName,
+        from: u64,
+        lines: &[Listed],
     ) -> Result<Vec<Enlisted>, StoreError> {
-        Ok(Vec::new())
+        let digests: Vec<Option<Vec<u8>>> =
+            lines.iter().map(|it| it.of.as_ref().ok().map(|person| digest(&[&person.key]))).collect();
+        let mut asked = list(tenant, campaign);
+        asked.push(digests.iter().flatten().cloned().collect::<Vec<_>>().into());
+        let steps = vec![(sql!("roster_make"), list(tenant, campaign)), (sql!("recipient_known"), asked)];
+        let found = self.ask(steps)?.pop().unwrap_or_default();
+        // Nobody else adds to the list: its campaign is locked.
+        let mut there = found.iter().map(|row| rows::get(row, 0)).collect::<Result<HashSet<Vec<u8>>, _>>()?;
+        let mut became = Vec::with_capacity(lines.len());
+        let (mut numbers, mut places, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut persons, mut hashes, mut payloads) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut standings, mut reasons) = (Vec::new(), Vec::new());
+        for (listed, digest) in lines.iter().zip(digests) {
+            if digest.as_ref().is_some_and(|digest| !there.insert(digest.clone())) {
+                became.push(Enlisted::Duplicate);
+                continue;
+            }
+            numbers.push(whole(from + numbers.len() as u64));
+            places.push(whole(listed.line));
+            hashes.push(digest);
+            let (address, person, payload, standing, reason, what) = match &listed.of {
+                Ok(person) => {
+                    let payload = person.payload.as_ref().map(|json| json.text().to_owned());
+                    let key = Some(rows::escaped(&person.key));
+                    (&person.to, key, payload, Standing::Pending, None, Enlisted::Added)
+                }
+                Err(no) => {
+                    let reason = Some(rows::escaped(&no.reason));
+                    (&no.to, None, None, Standing::Invalid, reason, Enlisted::Invalid)
+                }
+            };
+            addresses.push(rows::escaped(address));
+            persons.push(person);
+            payloads.push(payload);
+            standings.push(i16::from(standing.code()));
+            reasons.push(reason);
+            became.push(what);
+        }
+        if !numbers.is_empty() {
+            let mut values = list(tenant, campaign);
+            values.extend([
+                numbers.into(),
+                places.into(),
+                addresses.into(),
+                persons.into(),
+                hashes.into(),
+                payloads.into(),
+                standings.into(),
+                reasons.into(),
+            ]);
+            self.ask_one(sql!("recipient_insert"), values)?;
+        }
+        Ok(became)
     }
 
-    fn pending_among(&mut self, _: &Tenant, _: &CampaignName, _: &[u64]) -> Result<Vec<u64>, StoreError> {
-        Ok(Vec::new())
+    fn pending_among(
+        &mut self,
+        tenant: &Tenant,
+        campaign: &CampaignName,
+        numbers: &[u64],
+    ) -> Result<Vec<u64>, StoreError> {
+        let mut values = list(tenant, campaign);
+        let numbers: Vec<i64> = numbers.iter().map(|number| whole(*number)).collect();
+        values.extend([numbers.into(), i16::from(Standing::Pending.code()).into()]);
+        let found = self.ask_one(sql!("recipient_pending"), values)?;
+        found.iter().map(|row| rows::number::<i64, u64>(row, 0)).collect()
     }
 
-    fn make_messages(&mut self, _: &[Draft], _: Time) -> Result<Vec<MessageId>, StoreError> {
-        Ok(Vec::new())
+    fn make_messages(&mut self, drafts: &[Draft], now: Time) -> Result<Vec<MessageId>, StoreError> {
+        let accepted = self.accept_all(drafts, now)?;
+        Ok(accepted.into_iter().flatten().map(|accepted| accepted.id).collect())
     }
 
-    fn place_recipients(&mut self, _: &Tenant, _: &CampaignName, _: &[Placed]) -> Result<(), StoreError> {
+    fn place_recipients(
+        &mut self,
+        tenant: &Tenant,
+        campaign: &CampaignName,
+        placed: &[Placed],
+    ) -> Result<(), StoreError> {
+        if placed.is_empty() {
+            return Ok(());
+        }
+        let of = |part: fn(&Placed) -> Option<i64>| -> Vec<Option<i64>> { placed.iter().map(part).collect() };
+        let mut values = list(tenant, campaign);
+        values.extend([
+            placed.iter().map(|it| whole(it.number)).collect::<Vec<_>>().into(),
+            placed.iter().map(|it| i16::from(it.standing.code())).collect::<Vec<_>>().into(),
+            placed.iter().map(|it| it.reason.as_deref().map(rows::escaped)).collect::<Vec<_>>().into(),
+            of(|it| it.message.map(|id| id.key().0)).into(),
+            of(|it| it.message.map(MessageId::nonce)).into(),
+        ]);
+        self.ask_one(sql!("recipient_place"), values).map(drop)
+    }
+
+    fn disown_for_all(&mut self, key: ClaimKey) -> Result<(), StoreError> {
+        self.disown(key);
         Ok(())
     }
 
-    fn disown_for_all(&mut self, _: ClaimKey) -> Result<(), StoreError> {
+    fn mark_recipient(&mut self, message: &Message, standing: Standing) -> Result<(), StoreError> {
+        self.docs.marks.insert(message.id.key().0, i16::from(standing.code()));
         Ok(())
     }
+}
 
-    fn mark_recipient(&mut self, _: &Message, _: Standing) -> Result<(), StoreError> {
-        Ok(())
+/// As PostgreSQL keeps it.
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// What names a list.
+fn list(tenant: &Tenant, campaign: &CampaignName) -> Vec<Value> {
+    vec![tenant.as_str().into(), campaign.as_str().into()]
+}
+
+/// Places as one array for each of their parts.
+fn arrays(places: &BTreeSet<Place>) -> Vec<Value> {
+    let shelves: Vec<i16> = places.iter().map(|(shelf, ..)| *shelf as i16).collect();
+    let tenants: Vec<&str> = places.iter().map(|(_, tenant, _)| tenant.as_str()).collect();
+    let ids: Vec<String> = places.iter().map(|(.., id)| rows::escaped(id)).collect();
+    vec![shelves.into(), tenants.into(), ids.into()]
+}
+
+fn course_shelf(row: &Row, column: usize) -> Result<Shelf, StoreError> {
+    let number: i16 = rows::get(row, column)?;
+    let known = [Shelf::Campaign, Shelf::Line].into_iter().find(|shelf| *shelf as i16 == number);
+    known.ok_or_else(|| rows::broken(row, column, "no shelf of campaigns or lines"))
+}
+
+/// A document and where it is, from a row that ends with the shelf.
+fn placed(row: &Row) -> Result<(Place, Doc), StoreError> {
+    let doc = shelf::read(row)?;
+    Ok(((course_shelf(row, 8)?, doc.tenant.clone(), doc.id.clone()), doc))
+}
+
+/// Asks for a page of a list.
+pub(super) fn page(roster: &Roster) -> Step {
+    let mut values = list(&roster.tenant, &roster.campaign);
+    values.extend([whole(roster.after).into(), i64::try_from(roster.limit).unwrap_or(i64::MAX).into()]);
+    match roster.standing {
+        None => (sql!("recipient_page"), values),
+        Some(standing) => {
+            values.push(i16::from(standing.code()).into());
+            (sql!("recipient_page_by_standing"), values)
+        }
     }
+}
+
+/// A row: number, line, address, payload, standing, reason, message, nonce.
+pub(super) fn recipient(row: &Row) -> Result<Recipient, StoreError> {
+    let payload: Option<String> = rows::get(row, 3)?;
+    let payload = payload.map(|text| Json::from_text(text).map_err(|error| rows::broken(row, 3, error)));
+    let standing = Standing::from_code(rows::number::<i16, u8>(row, 4)?);
+    let message: Option<i64> = rows::get(row, 6)?;
+    Ok(Recipient {
+        number: rows::number::<i64, u64>(row, 0)?,
+        line: rows::number::<i64, u64>(row, 1)?,
+        to: rows::text(row, 2)?,
+        payload: payload.transpose()?,
+        standing: standing.ok_or_else(|| rows::broken(row, 4, "no standing"))?,
+        reason: rows::some_text(row, 5)?,
+        message: message.map(|_| rows::id(row, 6, 7)).transpose()?,
+    })
 }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use pombo_kernel::campaign::recipient::Standing;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle::{self, Next};
 use pombo_kernel::message::{Actor, FailureReason, Message, Progress, StateName};
@@ -14,6 +15,7 @@ use super::writes::Row;
 use super::{Postgres, rows, sql};
 use crate::board::{Held, QueueId, rank_of};
 use crate::claiming::Claiming as _;
+use crate::courses::Courses as _;
 use crate::rows::{Ending, Stored};
 use crate::traffic::places;
 use crate::transition;
@@ -93,6 +95,7 @@ impl Postgres {
     ) -> Result<Vec<Settled>, StoreError> {
         self.recall(settlements.iter().map(|settlement| settlement.key.claim), now)?;
         self.end_pauses(now)?;
+        self.lock_courses_of(settlements.iter().map(|settlement| &settlement.key), now)?;
         let mut ended = Vec::new();
         let mut answers = Vec::with_capacity(settlements.len());
         for settlement in settlements {
@@ -130,6 +133,7 @@ impl Postgres {
                 actor: None,
             });
             self.record(transition::settled(&message, settlement, now));
+            self.course_settled(&message, settlement, now)?;
             self.tally(&message.queue, Counted::Attempts);
             self.let_go(&held, now)?;
             match &settlement.next {
@@ -244,6 +248,8 @@ impl Postgres {
         self.end_waiting(&waiting, &Ending::Cancelled(by.clone()), now)?;
         self.record(transition::cancelled(&waiting.stored.message, by, now));
         self.tally(&waiting.stored.message.queue, Counted::Cancelled);
+        let first = waiting.progress.steps == 0;
+        self.course_given_up(&waiting.stored.message, Standing::Cancelled, first, now)?;
         self.finish(std::iter::once(&waiting.stored.message), now)?;
         Ok(Cancelled::Done)
     }
@@ -293,6 +299,11 @@ impl Postgres {
         let Waiting { stored, progress, due, .. } = waiting;
         let message = Arc::new(stored.message);
         self.record(transition::claimed(&message, now));
+        // It takes nobody's turn: whatever its campaign has on its way goes on.
+        self.change_campaign(&message.queue, now, |campaign| {
+            campaign.roll.ahead = campaign.roll.ahead.saturating_sub(u64::from(progress.steps == 0));
+            None
+        })?;
         let held = Held { claim, node, at: now, due, message, progress, probes: Vec::new() };
         Ok(self.hold(claim, vec![(held, None)], now)?.pop().map_or(Taken::Busy, Taken::Claimed))
     }
@@ -384,6 +395,7 @@ impl Postgres {
         };
         let (taken, others) = (keys_of(taken)?, keys_of(seen)?);
         let behind = self.waits_in_order(&some)?;
+        self.lock_courses(some.iter().map(|it| &*it.stored.message.queue), now)?;
         let mut ended = Vec::new();
         for waiting in some {
             let key = waiting.key();
@@ -391,6 +403,8 @@ impl Postgres {
                 self.end_waiting(&waiting, &Ending::Expired, now)?;
                 self.record(transition::expired(&waiting.stored.message, now));
                 self.tally(&waiting.stored.message.queue, Counted::Failed);
+                let first = waiting.progress.steps == 0;
+                self.course_given_up(&waiting.stored.message, Standing::Failed, first, now)?;
                 ended.push(waiting.stored.message);
             } else if !others.contains(&key)
                 && let Some(at) = waiting.stored.message.expires_at

@@ -14,6 +14,11 @@ use crate::shelf::{Doc, Expect, Leaf, Pick, Shelf, Shelve, Shelved, Wanted, afte
 
 impl Postgres {
     pub(super) fn shelve_one(&mut self, wish: &Shelve, now: Time) -> Result<Shelved, StoreError> {
+        let course = matches!(wish.shelf, Shelf::Campaign | Shelf::Line);
+        if course && self.docs.has_news() {
+            // What the group has made of it by now.
+            self.flush(now)?;
+        }
         let changed = match change(wish, now) {
             Some((sql, values)) => self.ask_one(sql, values)?,
             None => Vec::new(),
@@ -34,7 +39,15 @@ impl Postgres {
         if let Some(record) = &wish.record {
             self.record(record.clone());
         }
-        Ok(Shelved::Done { version: version.unwrap_or(0) })
+        let version = version.unwrap_or(0);
+        if course {
+            let (tenant, id) = (wish.tenant.clone(), wish.id.clone());
+            let leaf = wish.leaf.clone();
+            let doc = leaf.map(|leaf| Doc { tenant, id, version, updated_at: now, leaf });
+            self.keep_doc((wish.shelf, wish.tenant.clone(), wish.id.clone()), doc, now);
+            self.leaves_work = true;
+        }
+        Ok(Shelved::Done { version })
     }
 }
 
@@ -68,12 +81,12 @@ fn change(wish: &Shelve, now: Time) -> Option<Step> {
     })
 }
 
-fn place(shelf: Shelf, tenant: &Tenant, id: &str) -> Vec<Value> {
+pub(super) fn place(shelf: Shelf, tenant: &Tenant, id: &str) -> Vec<Value> {
     vec![(shelf as i16).into(), tenant.as_str().into(), rows::escaped(id).into()]
 }
 
 /// A version as a column holds it.
-fn numbered(version: u32) -> i32 {
+pub(super) fn numbered(version: u32) -> i32 {
     i32::try_from(version).unwrap_or(i32::MAX)
 }
 

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::moving::{COPYING, counts, expect_store, looking, meta, open_claims, paused};
 use super::{Reader, file, rows, sql};
 use crate::checking::{
-    Checkup, Counted, Evidence, Fault, Question, RESTORE, chain_fault, judge, unfinished_copy,
+    Checkup, Counted, Evidence, Fault, List, Question, RESTORE, chain_fault, judge, unfinished_copy,
 };
 use crate::core::Reading;
 use crate::moving::MoveError;
@@ -77,6 +77,7 @@ impl Evidence for Beside<'_> {
             Question::Gaps => sql!("checking/gaps"),
             Question::Blobs => sql!("checking/blobs"),
             Question::Letters => sql!("checking/letters"),
+            Question::Recipients => sql!("checking/recipients"),
             Question::Causes => sql!("checking/causes"),
         };
         rows::all(self.0, sql, [], |row| row.get(0))
@@ -93,5 +94,15 @@ impl Evidence for Beside<'_> {
 
     fn id_of(&mut self, key: i64) -> Result<Option<MessageId>, StoreError> {
         Ok(rows::stored(self.0, MessageKey(key))?.map(|stored| stored.message.id))
+    }
+
+    fn lists(&mut self) -> Result<Vec<List>, StoreError> {
+        rows::all(self.0, sql!("checking/lists"), [], |row| {
+            let mut counts = [0; 7];
+            for (nth, count) in counts.iter_mut().enumerate() {
+                *count = row.get::<_, i64>(nth + 2)?.unsigned_abs();
+            }
+            Ok(List { campaign: row.get(0)?, body: row.get(1)?, counts })
+        })
     }
 }

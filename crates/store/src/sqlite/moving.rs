@@ -75,6 +75,8 @@ fn way(table: Table) -> Way {
         Table::Blob => way!("blob", LEAST),
         Table::BlobUse => way!("blob_use", NO_BYTES, LEAST),
         Table::Doc => way!("doc", LEAST, EMPTY, EMPTY),
+        Table::Roster => way!("roster", LEAST),
+        Table::Recipient => way!("recipient", LEAST, LEAST),
         Table::Aside => way!("aside", EMPTY),
         Table::Audit => way!("audit", LEAST),
     }

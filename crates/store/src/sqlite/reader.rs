@@ -8,14 +8,15 @@ use pombo_kernel::block::Block;
 use pombo_kernel::delivery::LastWord;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Progress, State, StateName};
-use pombo_kernel::name::{TemplateName, Tenant};
+use pombo_kernel::name::{ChannelName, TemplateName, Tenant};
+use pombo_kernel::time::Time;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::rows::{self, Step, Stored};
 use super::{dead, keyed_hash, moving, roster, shelf, sql, templates};
 use crate::audit::{self, Record, Tip, Verified};
-use crate::board::rank;
+use crate::board::{QueueId, TRIED, rank};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
 use crate::roster::{Recipient, Roster};
@@ -106,6 +107,34 @@ impl Reader {
             state,
             last_failure,
         }))
+    }
+
+    /// What waits in these channels and is due, whoever has waited longest first.
+    fn due(
+        &self,
+        tenant: &Tenant,
+        within: &[ChannelName],
+        until: Time,
+        limit: usize,
+    ) -> Result<Vec<MessageKey>, StoreError> {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut queues = self.db.prepare_cached(sql!("queue_of"))?;
+        let mut ready = self.db.prepare_cached(sql!("ready_due"))?;
+        let mut found: Vec<(i64, MessageKey)> = Vec::new();
+        for channel in within {
+            let ids = queues.query_map(params![tenant.as_str(), channel.as_str()], |row| row.get(0))?;
+            for queue in ids.collect::<Result<Vec<QueueId>, _>>()? {
+                for rank in 0..2 * TRIED {
+                    let rows = ready.query_map(params![queue, rank, until.millis(), most], |row| {
+                        Ok((row.get(0)?, MessageKey(row.get(1)?)))
+                    })?;
+                    found.extend(rows.collect::<Result<Vec<_>, _>>()?);
+                }
+                found.sort_unstable();
+                found.truncate(limit);
+            }
+        }
+        Ok(found.into_iter().map(|(_, key)| key).collect())
     }
 
     /// Keys that may match, newest first, and whether there may be more.
@@ -214,6 +243,38 @@ impl Reading for Reader {
                 Ok::<_, StoreError>(reader.line(id.key())?.filter(|line| line.message.id == *id))
             };
             ids.iter().filter_map(|id| found(id).transpose()).collect()
+        })
+    }
+
+    fn underway(
+        &mut self,
+        tenant: &Tenant,
+        within: &[ChannelName],
+        until: Time,
+        limit: usize,
+    ) -> Result<Vec<Line>, StoreError> {
+        self.at_once(|reader| {
+            let mut keys: Vec<MessageKey> = Vec::new();
+            for (_, _, _, members) in rows::journal(&reader.db)? {
+                keys.extend(rows::members(&members).map(|(key, _, _)| key));
+            }
+            keys.sort_unstable();
+            let mut lines = Vec::new();
+            for key in keys {
+                let sending = |line: &Line| {
+                    let queue = &line.message.queue;
+                    let own = queue.tenant == *tenant && within.contains(&queue.channel);
+                    own && line.state.name() == StateName::Sending
+                };
+                lines.extend(reader.line(key)?.filter(sending));
+                if lines.len() == limit {
+                    return Ok(lines);
+                }
+            }
+            for key in reader.due(tenant, within, until, limit - lines.len())? {
+                lines.extend(reader.line(key)?);
+            }
+            Ok(lines)
         })
     }
 

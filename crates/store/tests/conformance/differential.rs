@@ -3,6 +3,7 @@
 //! A run that fails is shrunk to the commands that matter and printed with its seed. `POMBO_SEED` plays one seed,
 //! `POMBO_RUNS` more of them than usual.
 
+mod campaigns;
 mod roll;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use pombo_store::{
 };
 
 use crate::world::{self, End, Fresh, START, settlement};
+use campaigns::{Move, rules};
 use roll::{Command, DOCS, Ending, LANES, Roll, SHELVES, TENANTS, Wish};
 
 const RUNS: u64 = 250;
@@ -79,21 +81,16 @@ impl<C: Fresh> Pair<C> {
         let (model, other) = (&mut self.model, &mut self.other);
         match command {
             Command::Accept(wishes) => {
-                let at = |secs: i64| Time::from_millis(now.millis() + 1_000 * secs);
-                let draft = |wish: &Wish| Draft {
-                    send_at: wish.send_in.map(at),
-                    expires_at: wish.expires_in.map(at),
-                    ..wish.draft.clone()
-                };
-                let drafts: Vec<_> = wishes.iter().map(draft).collect();
+                let drafts: Vec<_> = wishes.iter().map(|wish| wish.at(now)).collect();
                 let answers = model.accept_all(&drafts, now).unwrap();
                 let answers = same("accept", answers, other.accept_all(&drafts, now))?;
                 self.ids.extend(answers.into_iter().flatten().map(|accepted| accepted.id));
             }
-            Command::Claim { node, lane, max, bounded } => {
+            Command::Claim { node, lane, max, bounded, lined } => {
                 let lane: LaneName = LANES[*lane].parse().unwrap();
-                let rates: Rates =
+                let mut rates: Rates =
                     bounded.then(|| ("mail".parse().unwrap(), Rate::per_second(20))).into_iter().collect();
+                rates.lines.extend(lined.then(|| ("crm".parse().unwrap(), rules())));
                 let ask = Ask { node: NodeId(*node), lane: lane.clone(), max: *max, rates: Arc::new(rates) };
                 let (taken, others) = (model.claim(&ask, now).unwrap(), other.claim(&ask, now));
                 let drained = taken.len() < *max;
@@ -101,9 +98,10 @@ impl<C: Fresh> Pair<C> {
                 self.check_next_due(&lane, drained)?;
             }
             Command::Settle(endings) => {
-                let settled = |Ending { which, end, vitals }: &Ending| {
+                let settled = |Ending { which, end, vitals, chance }: &Ending| {
                     let claimed = pick(&self.claims, *which)?;
-                    let mut settlement = Settlement { vitals: *vitals, ..settlement(claimed, *end, now) };
+                    let settlement = settlement(claimed, *end, now);
+                    let mut settlement = Settlement { vitals: *vitals, chance: *chance, ..settlement };
                     if let Next::Sent(receipt) = &mut settlement.next {
                         receipt.provider_id = (which % 4 != 3).then(|| format!("re_{}", which % 4));
                     }
@@ -224,6 +222,7 @@ impl<C: Fresh> Pair<C> {
                     same("shelve", model.shelve(wish, now).unwrap(), other.shelve(wish, now))?;
                 }
             }
+            Command::Campaign(step) => self.play_move(step)?,
             Command::Pass { secs } => self.now = now + Span::from_secs(*secs),
             Command::Commit => self.commit()?,
             Command::Reopen => {
@@ -243,6 +242,7 @@ impl<C: Fresh> Pair<C> {
         entropy[..8].copy_from_slice(&self.commits.to_le_bytes());
         let model = self.model.commit(self.now, &entropy).unwrap();
         same("commit", model, self.other.commit(self.now, &entropy))?;
+        self.note_fed();
         self.committed = (self.ids.len(), self.claims.len(), self.tokens.len());
         Ok(())
     }
@@ -341,6 +341,7 @@ impl<C: Fresh> Pair<C> {
         same("tallies", model.tallies().unwrap(), other.tallies())?;
         same("verified", model.verify().unwrap(), other.verify())?;
         self.compare_shelves()?;
+        self.compare_campaigns()?;
         for blob in ["one", "two"].map(|text| Blob::of(text.as_bytes()).digest) {
             same("blob", model.blob(blob).unwrap(), other.blob(blob))?;
         }
@@ -406,14 +407,17 @@ impl<C: Fresh> Pair<C> {
         self.play(&Command::Expire { max: 1_000 })?;
         self.play(&Command::TakeOver { node: 9, max: 1_000 })?;
         for round in 0.. {
+            // Whatever stops a campaign, and however long it waits after each message.
+            Move::forced().try_for_each(|step| self.play(&Command::Campaign(step)))?;
+            self.play(&Command::Pass { secs: 10 })?;
             for lane in 0..LANES.len() {
-                self.play(&Command::Claim { node: 9, lane, max: 1_000, bounded: false })?;
+                self.play(&Command::Claim { node: 9, lane, max: 1_000, bounded: false, lined: false })?;
             }
             let open = std::mem::take(&mut self.claims);
             let none = open.is_empty();
             for claimed in open {
                 self.claims = vec![claimed];
-                let sent = Ending { which: 0, end: End::Sent, vitals: Vitals::default() };
+                let sent = Ending { which: 0, end: End::Sent, vitals: Vitals::default(), chance: 0 };
                 self.play(&Command::Settle(vec![sent]))?;
             }
             self.claims.clear();

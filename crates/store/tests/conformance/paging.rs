@@ -3,6 +3,7 @@
 use pombo_kernel::classify::Scope;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Body, Draft, FailureReason, QueueName, StateName};
+use pombo_kernel::name::Tenant;
 use pombo_store::core::Reading;
 use pombo_store::{Filter, PAGE_SCAN};
 
@@ -31,6 +32,8 @@ on_every_store! {
     dead_letters_of_another_tenant_are_not_listed,
     a_line_shows_state_progress_and_the_last_failure,
     a_needle_in_a_large_haystack_is_found,
+    what_is_underway_is_what_is_being_sent_and_then_what_has_waited_longest,
+    what_is_underway_is_found_behind_however_much_that_is_not,
 }
 
 fn check(w: &mut World<impl Fresh>, filter: &Filter, expected: &[MessageId]) {
@@ -287,4 +290,60 @@ fn a_needle_in_a_large_haystack_is_found(w: &mut World<impl Fresh>) {
     assert_eq!(page.lines, []);
     assert!(page.next.is_some());
     assert_eq!(w.listed(&filter), [needle]);
+}
+
+fn underway(w: &mut World<impl Fresh>, channels: &[&str], limit: usize) -> Vec<MessageId> {
+    let within: Vec<_> = channels.iter().map(|name| name.parse().unwrap()).collect();
+    let now = w.now;
+    let lines = w.read().underway(&Tenant::default(), &within, now, limit).unwrap();
+    lines.iter().map(|line| line.message.id).collect()
+}
+
+// REQ IN-3
+fn what_is_underway_is_what_is_being_sent_and_then_what_has_waited_longest(w: &mut World<impl Fresh>) {
+    let tried = w.accept(to("a.example"));
+    let claimed = w.claim_one();
+    w.settle(&claimed, End::Retry(mins(2)));
+    let low = w.accept(Draft { queue: queue("mail", "x.example"), ..urgent(0) });
+    w.accept(Draft { queue: queue("other", "x.example"), ..draft() });
+    w.accept(of("somebody"));
+    w.accept(later(mins(30)));
+    let first = w.accept(in_order("k"));
+    w.accept(in_order("k"));
+    w.pass(mins(1));
+    let urgent = w.accept(urgent(9));
+    assert_eq!(
+        underway(w, &["crm", "mail"], 10),
+        [low, first, urgent],
+        "each by its time, whatever its priority"
+    );
+    assert_eq!(underway(w, &["mail"], 10), [low]);
+    let sending = w.claim(3);
+    let mut sending: Vec<_> = sending
+        .iter()
+        .filter(|it| it.message.queue.tenant == Tenant::default())
+        .map(|it| it.message.id)
+        .collect();
+    sending.retain(|id| [low, first, urgent].contains(id));
+    sending.sort_unstable();
+    assert!(!sending.is_empty());
+    let waiting = [low, first, urgent].into_iter().filter(|id| !sending.contains(id));
+    let mut expected: Vec<_> = sending.iter().copied().chain(waiting).collect();
+    assert_eq!(underway(w, &["crm", "mail"], 10), expected);
+    w.pass(mins(1));
+    expected.push(tried);
+    assert_eq!(underway(w, &["crm", "mail"], 10), expected, "it has waited least");
+    assert_eq!(underway(w, &["crm", "mail"], 2), expected[..2]);
+    assert_eq!(underway(w, &[], 10), []);
+}
+
+// REQ IN-3
+fn what_is_underway_is_found_behind_however_much_that_is_not(w: &mut World<impl Fresh>) {
+    let rest = PAGE_SCAN + 100;
+    let oldest = w.accept(Draft { queue: queue("mail", "x.example"), ..draft() });
+    w.pass(secs(1));
+    let next = w.accept(Draft { queue: queue("mail", "y.example"), ..urgent(9) });
+    w.accept_all((0..rest).map(|_| draft()));
+    w.accept_all((0..rest).map(|_| Draft { queue: queue("mail", "x.example"), ..later(mins(9)) }));
+    assert_eq!(underway(w, &["mail"], 10), [oldest, next]);
 }

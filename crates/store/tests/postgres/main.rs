@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod campaigns;
 mod connection;
 mod dead;
+mod enqueuing;
 mod node;
 mod nodes;
 mod reading;
+mod reporting;
 mod shelving;
 mod surface;
 mod tenants;

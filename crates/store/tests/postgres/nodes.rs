@@ -21,15 +21,15 @@ use crate::node::Node;
 use crate::world::*;
 
 /// More turns than any of these tests needs; one that needs more has gone astray.
-const TURNS: usize = 100_000;
+pub(crate) const TURNS: usize = 100_000;
 
-fn ids(taken: &[Claimed]) -> Vec<MessageId> {
+pub(crate) fn ids(taken: &[Claimed]) -> Vec<MessageId> {
     taken.iter().map(|claimed| claimed.message.id).collect()
 }
 
 /// Lets the nodes do that at the same time, each on a thread of its own. None leaves before all are done, since
 /// the claims of one that leaves are taken over.
-fn together<T: Send>(mut nodes: Vec<Node>, work: impl Fn(usize, &mut Node) -> T + Sync) -> Vec<T> {
+pub(crate) fn together<T: Send>(mut nodes: Vec<Node>, work: impl Fn(usize, &mut Node) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let work = &work;
         let start = |(n, node)| scope.spawn(move || work(n, node));
@@ -50,7 +50,7 @@ fn replayed(records: &[(u64, Record)]) -> BTreeMap<MessageId, StateName> {
     states
 }
 
-fn audited(node: &Node) -> Vec<(u64, Record)> {
+pub(crate) fn audited(node: &Node) -> Vec<(u64, Record)> {
     let mut reader = node.reader();
     assert_eq!(reader.verify().unwrap().broken, None);
     reader.audit(0, usize::MAX).unwrap()

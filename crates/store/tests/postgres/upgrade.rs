@@ -2,15 +2,15 @@
 
 use pombo_kernel::name::Tenant;
 use pombo_kernel::time::Time;
-use pombo_store::Filter;
 use pombo_store::core::{Core, Reading};
 use pombo_store::shelf::{Pick, Shelf, Wanted};
+use pombo_store::{Counted, Filter};
 use pombo_testbed::{Cluster, psql};
 
 use crate::tenants::Plain;
 
 /// The first schema, with its tables under row level security as its surface left them.
-const SCHEMA_1: &str = concat!(
+pub(crate) const SCHEMA_1: &str = concat!(
     "CREATE SCHEMA pombo; SET search_path = pombo;",
     include_str!("../../sql/postgres/migrations/0001.sql"),
     "INSERT INTO meta VALUES ('schema', '1'), ('secret', decode(repeat('07', 32), 'hex'));
@@ -55,6 +55,34 @@ fn keys_of_schema_1_open_the_same_doors_as_documents() {
         ]
     );
     assert_eq!(plain.database.ask("SELECT to_regclass('pombo.api_key') IS NULL"), "t");
+}
+
+#[test] // fault 57
+fn counters_of_every_process_of_schema_2_are_one_counter_with_their_sum() {
+    let plain = Plain::on(Cluster::shared(), "CREATEROLE");
+    psql(&plain.url(), SCHEMA_1).unwrap();
+    psql(
+        &plain.url(),
+        concat!("SET search_path = pombo;", include_str!("../../sql/postgres/migrations/0002.sql")),
+    )
+    .unwrap();
+    plain.database.ask(
+        "SET search_path = pombo;
+         UPDATE meta SET value = '2' WHERE name = 'schema';
+         INSERT INTO tally (hour, slot, count, what, tenant, channel)
+         SELECT hour, slot, 10 * slot, 1, 'default', 'crm' FROM unnest('{0, 500000}'::int[]) hour, generate_series(1, 3) slot;
+         INSERT INTO cause VALUES (7, 'default', 'crm', 'expired', '');
+         INSERT INTO cause_count (tenant, cause, slot, count) VALUES ('default', 7, -1, 5), ('default', 7, 2, -3);
+         ALTER TABLE tally ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+         ALTER TABLE cause_count ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;",
+    );
+    let store = plain.open().unwrap();
+    let tallies = store.reader().unwrap().tallies().unwrap();
+    let counts: Vec<_> =
+        tallies.iter().map(|tally| (tally.channel.as_str(), tally.what, tally.count)).collect();
+    assert_eq!(counts, [("crm", Counted::Accepted, 60)]);
+    assert_eq!(plain.database.ask("SELECT hour, count FROM pombo.tally ORDER BY hour"), "0|60\n500000|60");
+    assert_eq!(plain.database.ask("SELECT cause, count FROM pombo.cause_count"), "7|2");
 }
 
 #[test] // REQ DL-1, fault 57

@@ -25,11 +25,11 @@ use super::messages::conflicting;
 use crate::Door;
 use crate::auth::Caller;
 use crate::body::{self, Media};
-use crate::idempotency;
 use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
 use crate::view;
+use crate::{idempotency, suppression};
 
 /// Messages, or bytes of them, that are handed to the store together.
 const GROUP_ITEMS: usize = 512;
@@ -164,7 +164,7 @@ impl Batch {
         Ok(response)
     }
 
-    async fn pump(self, mut body: BodyDataStream, results: Results) {
+    async fn pump(mut self, mut body: BodyDataStream, results: Results) {
         let limits = self.door.setup().limits;
         let mut lines = Lines::new(limits.message_bytes());
         let mut index = 0;
@@ -195,10 +195,14 @@ impl Batch {
                 Ok(Err(problem)) => (true, Some(problem)),
                 Err(_) => (true, Some(body::too_slow())),
             };
-            // A key that was taken away while the stream was open ends it.
-            let failure = match failure {
-                None => self.door.still_knows(&self.caller).await.err(),
-                failure => failure,
+            // A key that was taken away while the stream was open ends it, and one that is for fewer channels by now
+            // is for these.
+            let failure = match (failure, self.door.still_knows(&self.caller).await) {
+                (None, Ok(caller)) => {
+                    self.caller = caller;
+                    None
+                }
+                (failure, known) => failure.or(known.err()),
             };
             let last = last || failure.is_some();
             if failure.as_ref().is_some_and(|problem| problem.code == Code::Unauthorized) {
@@ -254,7 +258,7 @@ impl Batch {
     async fn accept(&self, start: u64, items: &[&[u8]]) -> (Vec<Outcome>, Option<StoreError>) {
         let setup = self.door.setup();
         let now = self.door.now();
-        let mut drafts = Vec::with_capacity(items.len());
+        let (mut drafts, mut overrides) = (Vec::with_capacity(items.len()), Vec::new());
         let mut refused: Vec<Option<Problem>> = Vec::with_capacity(items.len());
         for (item, index) in items.iter().zip(start..) {
             match setup.draft_json(item, &self.caller.tenant, now) {
@@ -263,13 +267,14 @@ impl Batch {
                 }
                 Ok(mut drafted) => {
                     drafted.draft.idempotency = self.idempotency(drafted.idempotency_key, index, item);
+                    overrides.push(drafted.override_suppression);
                     drafts.push(drafted.draft);
                     refused.push(None);
                 }
                 Err(problem) => refused.push(Some(problem.into())),
             }
         }
-        let pinned = self.pin(&setup, drafts, &mut refused).await;
+        let pinned = self.pin(&setup, drafts, &overrides, &mut refused).await;
         let stored = match pinned {
             Ok(drafts) if drafts.is_empty() => Ok(Vec::new()),
             Ok(drafts) => self.door.store().accept(drafts).await,
@@ -288,17 +293,27 @@ impl Batch {
         (outcomes.collect(), failed)
     }
 
-    /// The drafts whose templates are there; what is wrong with the others goes in their places.
+    /// The drafts whose templates are there, and whose recipients may be written to; what is wrong with the others goes
+    /// in their places.
     async fn pin(
         &self,
         setup: &Setup,
         mut drafts: Vec<Draft>,
+        overrides: &[bool],
         refused: &mut [Option<Problem>],
     ) -> Result<Vec<Draft>, StoreError> {
         let found = pin_templates(self.door.store(), setup, &mut drafts).await?;
         let drafted = refused.iter_mut().filter(|place| place.is_none());
         let mut sound = Vec::with_capacity(drafts.len());
-        for ((draft, found), place) in drafts.into_iter().zip(found).zip(drafted) {
+        for (((draft, found), override_suppression), place) in
+            drafts.into_iter().zip(found).zip(overrides).zip(drafted)
+        {
+            let found = match found {
+                None if !override_suppression => {
+                    suppression::stops(self.door.store(), setup, std::slice::from_ref(&draft)).await?
+                }
+                found => found,
+            };
             match found {
                 None => sound.push(draft),
                 Some(problem) => *place = Some(Refused::Problems(vec![problem]).into()),

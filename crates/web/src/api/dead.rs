@@ -1,5 +1,7 @@
 //! Dead letters: listed, grouped by cause, put right, sent again or given up.
 
+mod ruling;
+
 use std::collections::BTreeMap;
 
 use axum::response::Response;
@@ -7,41 +9,30 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use pombo_kernel::attachment;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Body, Json, Message, QueueName, State, StateName};
-use pombo_kernel::operation::{self, Kind, Operation, Stage};
 use pombo_kernel::request::{Refused, Request};
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::Time;
 use pombo_store::dead::{Act, Cause, Deed, Edit, Edited, Group, Hastened, Revision, Ruled, Ruling, cause_of};
-use pombo_store::{Filter, Line, Store, Story};
+use pombo_store::{Filter, Story};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub(crate) use self::ruling::{Count, Results, discard, reprocess};
 use super::fields::Fields;
-use super::page::{Paging, Query, before_cursor, page};
-use super::{messages, operations};
+use super::messages;
+use super::page::{Paging, Query, lines, page};
 use crate::auth::Caller;
 use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
-use crate::{Door, body, filter, idempotency, view};
+use crate::{Door, body, filter, view};
 
 const BODY_BYTES: usize = 128 * 1024;
 const NOTE_BYTES: usize = 500;
-/// Most letters that one request acts on by their ids.
-const IDS_MAX: usize = 1_000;
 /// Most groups that are looked at; nobody reads more.
 const GROUPS_MAX: usize = 10_000;
-/// How many letters are shown of those that would be acted on.
-const SAMPLES: usize = 5;
-/// Letters beyond so many pages are not counted.
-const COUNT_PAGES: usize = 40;
-const COUNT_PAGE: usize = 500;
-/// From so many letters on, one goes first unless somebody says otherwise.
-const CANARY_FROM: u64 = 10;
-const CANARY_MAX: u64 = 100;
-const RATE_MAX: u64 = 1_000_000;
 
 /// What many dead letters have in common.
 #[derive(Serialize, JsonSchema)]
@@ -198,18 +189,10 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
     paging.query.end()?;
     let setup = call.door.setup();
     let found = call.door.store().page(wanted, before, limit).await?;
-    let mut document = Vec::with_capacity(640 * (found.lines.len() + 1));
-    document.extend_from_slice(b"{\"items\":[");
-    for (index, line) in found.lines.iter().enumerate() {
-        if index > 0 {
-            document.push(b',');
-        }
-        view::line(&mut document, line, &setup);
-        view::extend(&mut document, &OfLine { cause: cause_of(line).map(CauseView::from) });
-    }
-    let next = found.next.map_or_else(|| "null".to_owned(), |key| format!("\"{}\"", before_cursor(key)));
-    document.extend_from_slice(format!("],\"next_cursor\":{next}}}").as_bytes());
-    Ok(view::answer(StatusCode::OK, document))
+    Ok(lines(&found, |document, line| {
+        view::line(document, line, &setup);
+        view::extend(document, &OfLine { cause: cause_of(line).map(CauseView::from) });
+    }))
 }
 
 /// Dead letters by cause, the largest group first.
@@ -436,302 +419,6 @@ fn stale(id: MessageId, version: u32) -> Problem {
     let detail = format!("somebody else has edited it: it is at version {version}");
     let hint = "read it again, and make your change to what it says now";
     Problem { message_id: Some(id.to_string()), ..Problem::new(Code::VersionConflict, detail, hint) }
-}
-
-/// A new round for dead letters: those with these ids at once, or those that match a filter as an operation.
-pub(crate) async fn reprocess(call: Call) -> Result<Response, Problem> {
-    act(call, Act::Reprocess).await
-}
-
-/// Gives dead letters up for good.
-pub(crate) async fn discard(call: Call) -> Result<Response, Problem> {
-    act(call, Act::Discard).await
-}
-
-/// What an operator wants done with dead letters.
-struct Wish {
-    which: Which,
-    note: Option<String>,
-    dry_run: bool,
-    rate_per_minute: Option<u32>,
-    canary: Option<u32>,
-}
-
-enum Which {
-    Ids(Vec<MessageId>),
-    Filter(BTreeMap<String, String>),
-}
-
-impl Wish {
-    fn read(json: &[u8], act: Act) -> Result<Wish, Problem> {
-        let mut fields = Fields::read(json)?;
-        let ids = fields.value("ids");
-        let filter = fields.value("filter");
-        let note = fields.line("note", NOTE_BYTES);
-        let dry_run = fields.flag("dry_run").unwrap_or(false);
-        let rate = fields.whole("rate_per_minute", 1, RATE_MAX);
-        let canary = fields.whole("canary", 0, CANARY_MAX);
-        let by_ids = ids.is_some();
-        for (given, name) in [(rate.is_some(), "rate_per_minute"), (canary.is_some(), "canary")] {
-            if given && by_ids {
-                fields.wrong(name, "is for a filter; letters by id are acted on at once", "leave it out");
-            }
-        }
-        if canary.is_some() && act == Act::Discard {
-            fields.wrong("canary", "is for reprocessing", "leave it out: nothing is sent");
-        }
-        let which = match (ids, filter) {
-            (Some(ids), None) => read_ids(&ids, &mut fields)?.map(Which::Ids),
-            (None, Some(filter)) => read_filter(filter, &mut fields).map(Which::Filter),
-            (Some(_), Some(_)) => {
-                fields.wrong("filter", "is given beside `ids`", "give one of them");
-                None
-            }
-            (None, None) => {
-                let hint = "write {\"ids\": [\"msg_…\"]} or {\"filter\": {\"cause\": \"cause_…\"}}; \
-                            {\"filter\": {}} is every dead letter";
-                fields.missing("ids", hint);
-                None
-            }
-        };
-        fields.end()?;
-        let small = |number: Option<u64>| number.and_then(|number| u32::try_from(number).ok());
-        Ok(Wish {
-            which: which.ok_or_else(Problem::internal)?,
-            note,
-            dry_run,
-            rate_per_minute: small(rate),
-            canary: small(canary),
-        })
-    }
-}
-
-fn read_ids(ids: &Value, fields: &mut Fields) -> Result<Option<Vec<MessageId>>, Problem> {
-    let hint = "write [\"msg_…\", \"msg_…\"]";
-    let Some(ids) = ids.as_array().filter(|ids| !ids.is_empty()) else {
-        fields.wrong("ids", "is not a list of ids", hint);
-        return Ok(None);
-    };
-    if ids.len() > IDS_MAX {
-        let detail = format!("there are {} ids; at most {IDS_MAX} are taken at once", ids.len());
-        let hint = "send several requests, or describe them by a filter";
-        return Err(Problem::new(Code::BatchTooLarge, detail, hint));
-    }
-    let read = ids.iter().map(|id| id.as_str().and_then(|id| id.parse().ok()));
-    let read: Option<Vec<MessageId>> = read.collect();
-    if read.is_none() {
-        fields.wrong("ids", "has something that is not the id of a message", hint);
-    }
-    Ok(read)
-}
-
-fn read_filter(filter: Value, fields: &mut Fields) -> Option<BTreeMap<String, String>> {
-    let read = serde_json::from_value::<BTreeMap<String, String>>(filter).ok();
-    if read.is_none() {
-        let hint = "write {\"channel\": \"crm\", \"cause\": \"cause_…\"}, each value as text";
-        fields.wrong("filter", "is not an object of filters", hint);
-    }
-    read
-}
-
-async fn act(call: Call, act: Act) -> Result<Response, Problem> {
-    let Call { door, caller, head, body, .. } = call;
-    if door.is_closing() {
-        return Err(Problem::shutting_down());
-    }
-    let text = body::json(&door, &head.headers, body, BODY_BYTES).await?;
-    let key = idempotency::header(&head.headers)?;
-    let wish = Wish::read(&text, act)?;
-    match &wish.which {
-        Which::Ids(ids) if wish.dry_run => preview_ids(&door, &caller, ids).await,
-        Which::Ids(ids) => rule(&door, &caller, ids.clone(), wish.note, act).await,
-        Which::Filter(written) => {
-            let wanted = filter::letters(&caller.tenant, written).map_err(Problem::fields)?;
-            let wanted = Filter { within: caller.channels.clone(), ..wanted };
-            let counted = count(door.store(), &wanted).await?;
-            if wish.dry_run {
-                return counted.answer();
-            }
-            let operation = operation(&wish, written.clone(), act, &counted, &caller, door.now());
-            operations::begin(&door, &caller, key, &text, operation).await?.answer()
-        }
-    }
-}
-
-fn operation(
-    wish: &Wish,
-    filter: BTreeMap<String, String>,
-    act: Act,
-    counted: &Count,
-    caller: &Caller,
-    now: Time,
-) -> Operation {
-    let kind = match act {
-        Act::Reprocess => Kind::Reprocess,
-        Act::Discard => Kind::Discard,
-    };
-    let many = u32::from(counted.at_least || counted.count > CANARY_FROM);
-    let canary = if act == Act::Reprocess { wish.canary.unwrap_or(many) } else { 0 };
-    let stage = if canary > 0 { Stage::Canary } else { Stage::Rest };
-    Operation {
-        kind,
-        filter,
-        within: caller.channels.as_ref().map(|within| within.to_vec()),
-        channel: None,
-        note: wish.note.clone(),
-        by: caller.actor(),
-        rate_per_minute: wish.rate_per_minute,
-        canary,
-        total: (!counted.at_least).then_some(counted.count),
-        done: 0,
-        skipped: 0,
-        cursor: None,
-        created_at: now,
-        state: operation::State::Running { next_at: now, stage },
-        found: None,
-        request: None,
-    }
-}
-
-/// How many letters something would touch, with a few of them.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "DeadLetterCount")]
-pub(crate) struct Count {
-    dry_run: bool,
-    count: u64,
-    /// There are more; counting stopped.
-    at_least: bool,
-    samples: Vec<Sample>,
-}
-
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "DeadLetterSample")]
-struct Sample {
-    id: String,
-    channel: String,
-    to: String,
-    cause: Option<CauseView>,
-}
-
-impl Count {
-    fn answer(&self) -> Result<Response, Problem> {
-        view::ok(self)
-    }
-}
-
-fn sample(line: &Line) -> Sample {
-    Sample {
-        id: line.message.id.to_string(),
-        channel: line.message.queue.channel.as_str().to_owned(),
-        to: line.message.body.to.clone(),
-        cause: cause_of(line).map(CauseView::from),
-    }
-}
-
-/// Counts dead letters: by their groups if these say enough, else page by page, up to a bound.
-async fn count(store: &dyn Store, wanted: &Filter) -> Result<Count, Problem> {
-    let first = store.page(wanted.clone(), None, COUNT_PAGE).await?;
-    let samples = first.lines.iter().take(SAMPLES).map(sample).collect();
-    let mut count = first.lines.len() as u64;
-    let mut next = first.next;
-    let by_group = Filter {
-        tenant: wanted.tenant.clone(),
-        state: wanted.state,
-        channel: wanted.channel.clone(),
-        cause: wanted.cause,
-        within: wanted.within.clone(),
-        ..Filter::default()
-    };
-    if next.is_some() && by_group == *wanted {
-        let groups = store.groups(wanted.tenant.clone(), GROUPS_MAX).await?;
-        if groups.len() < GROUPS_MAX {
-            let meant = groups.iter().filter(|group| {
-                wanted.channel.as_ref().is_none_or(|channel| *channel == group.channel)
-                    && wanted.cause.is_none_or(|cause| cause == group.id)
-                    && wanted.within.as_ref().is_none_or(|within| within.contains(&group.channel))
-            });
-            count = meant.map(|group| group.count).sum();
-            next = None;
-        }
-    }
-    for _ in 1..COUNT_PAGES {
-        let Some(before) = next else { break };
-        let page = store.page(wanted.clone(), Some(before), COUNT_PAGE).await?;
-        count += page.lines.len() as u64;
-        next = page.next;
-    }
-    Ok(Count { dry_run: true, count, at_least: next.is_some(), samples })
-}
-
-/// Those of the letters that the caller may touch.
-async fn touchable(door: &Door, caller: &Caller, ids: &[MessageId]) -> Result<Vec<Line>, Problem> {
-    let lines = door.store().lines(ids.to_vec()).await?;
-    let own =
-        |line: &Line| line.message.queue.tenant == caller.tenant && caller.sees(&line.message.queue.channel);
-    Ok(lines.into_iter().filter(own).collect())
-}
-
-async fn preview_ids(door: &Door, caller: &Caller, ids: &[MessageId]) -> Result<Response, Problem> {
-    let mut lines = touchable(door, caller, ids).await?;
-    lines.retain(|line| line.state.name() == StateName::Failed);
-    let samples = lines.iter().take(SAMPLES).map(sample).collect();
-    Count { dry_run: true, count: lines.len() as u64, at_least: false, samples }.answer()
-}
-
-/// What came of each letter, in the order of the ids.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "DeadLetterResults")]
-pub(crate) struct Results {
-    done: u64,
-    skipped: u64,
-    results: Vec<ResultView>,
-}
-
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "DeadLetterResult")]
-struct ResultView {
-    id: String,
-    /// `done`, `not_found` or `not_dead`.
-    result: &'static str,
-    /// The state that stood in the way.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<StateName>,
-}
-
-async fn rule(
-    door: &Door,
-    caller: &Caller,
-    ids: Vec<MessageId>,
-    note: Option<String>,
-    act: Act,
-) -> Result<Response, Problem> {
-    let mut meant = ids.clone();
-    if caller.channels.is_some() {
-        let own: Vec<MessageId> =
-            touchable(door, caller, &ids).await?.iter().map(|line| line.message.id).collect();
-        meant.retain(|id| own.contains(id));
-    }
-    let tenant = caller.tenant.clone();
-    let ruling = Ruling { tenant, ids: meant.clone(), act, by: caller.actor(), note, with: None };
-    let ruled = match meant.is_empty() {
-        true => Vec::new(),
-        false => door.store().rule(ruling).await?.map_err(|_| Problem::internal())?,
-    };
-    let mut ruled = meant.into_iter().zip(ruled).peekable();
-    let results = ids.into_iter().map(|id| {
-        let of_id = ruled.next_if(|(ruled, _)| *ruled == id).map(|(_, ruled)| ruled);
-        let (result, state) = match of_id {
-            Some(Ruled::Done) => ("done", None),
-            Some(Ruled::NotDead(state)) => ("not_dead", Some(state)),
-            Some(Ruled::NotFound) | None => ("not_found", None),
-        };
-        ResultView { id: id.to_string(), result, state }
-    });
-    let results: Vec<_> = results.collect();
-    let done = results.iter().filter(|it| it.result == "done").count() as u64;
-    let skipped = results.len() as u64 - done;
-    tracing::info!(done, skipped, act = ?act, key_id = caller.key_id, "dead letters were ruled on");
-    view::ok(&Results { done, skipped, results })
 }
 
 /// Tries a message now: a new round if it is dead, no more waiting if it waits.

@@ -1,6 +1,6 @@
 //! Events as they happen: a stream of server-sent events that can be taken up where it broke off.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,29 +12,33 @@ use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 use http::request::Parts;
 use http::{HeaderValue, header};
-use pombo_kernel::id::MessageId;
 use pombo_kernel::name::ChannelName;
 use pombo_kernel::subscription::matches;
 use pombo_store::audit::Record;
-use pombo_store::{Line, StoreError};
+use pombo_store::shelf::Shelf;
+use pombo_store::{Line, StoreError, roster};
 use tokio::sync::mpsc;
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::page::{Query, parsed};
 use crate::Door;
 use crate::auth::{Access, Caller, Role, bearer};
-use crate::event;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
+use crate::{campaign, event};
 
-/// Followers that there may be at once: each of them reads the audit for itself.
-pub(crate) const FOLLOWERS: usize = 100;
+/// Followers that there may be at once, half of them one tenant's: each of them reads the audit for itself.
+pub(crate) const FOLLOWERS: usize = 200;
 /// Records that are looked at together.
 const AT_ONCE: usize = 256;
 /// A busy store moves all the time: a follower looks at most so often.
 const PACE: Duration = Duration::from_millis(100);
 /// Something is said at least so often, so that whoever stands in between keeps the line open.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Messages that are read together: each may be large.
+const MESSAGES: usize = 32;
+/// How often it is told how far a campaign has come, at most.
+const PROGRESS: Duration = Duration::from_secs(1);
 /// How often it is seen whether the key still opens this.
 const LOOK_AT_KEY: Duration = Duration::from_secs(5);
 const TYPES_MAX: usize = 50;
@@ -49,9 +53,10 @@ pub(crate) async fn follow(call: Call) -> Result<Response, Problem> {
         return Err(Problem::shutting_down());
     }
     let ask = Ask::read(&head, &caller)?;
-    let Ok(seat) = door.0.followers.clone().try_acquire_owned() else {
+    let Some(seat) = door.0.followers.take(&caller.tenant) else {
         let hint = "end a stream that is not needed, or come back after the time in Retry-After";
-        return Err(Problem::new(Code::Overloaded, format!("{FOLLOWERS} streams are open already"), hint));
+        let detail = "as many streams are open already as this tenant may have beside others";
+        return Err(Problem::new(Code::Overloaded, detail, hint));
     };
     let from = match ask.after {
         Some(after) => u64::try_from(after.saturating_add(1)).unwrap_or(0),
@@ -59,7 +64,7 @@ pub(crate) async fn follow(call: Call) -> Result<Response, Problem> {
     };
     let key = bearer(&head.headers)?.to_owned();
     let (sender, receiver) = mpsc::channel(1);
-    let follower = Follower { door, caller, ask, from, key, sender };
+    let follower = Follower { door, caller, ask, from, key, sender, moved: BTreeSet::new() };
     tokio::spawn(async move {
         follower.run().await;
         drop(seat);
@@ -97,7 +102,10 @@ impl Ask {
         let mut after = query.take("after", position);
         let types = query.take("types", |text| {
             let types: Vec<String> = text.split(',').map(|part| part.trim().to_owned()).collect();
-            match types.iter().find_map(|pattern| event::unknown_type(pattern)) {
+            let unknown = |pattern: &String| {
+                event::unknown_type(pattern).filter(|_| !matches(pattern, event::PROGRESS))
+            };
+            match types.iter().find_map(unknown) {
                 Some(wrong) => Err(wrong),
                 None if types.len() > TYPES_MAX => {
                     let hint = "use a group, such as message.*";
@@ -137,9 +145,20 @@ impl Ask {
     }
 
     fn wants(&self, record: &Record) -> bool {
-        let kind = event::kind(record.event);
-        let of_type = self.types.is_empty() || self.types.iter().any(|pattern| matches(pattern, kind));
-        of_type && self.channel.as_ref().is_none_or(|channel| channel.as_str() == record.channel)
+        self.wants_type(event::kind(record.event)) && self.wants_channel(record)
+    }
+
+    fn wants_type(&self, kind: &str) -> bool {
+        self.types.is_empty() || self.types.iter().any(|pattern| matches(pattern, kind))
+    }
+
+    fn wants_channel(&self, record: &Record) -> bool {
+        self.channel.as_ref().is_none_or(|channel| channel.as_str() == record.channel)
+    }
+
+    /// Whether that caller is to be told how far campaigns have come. Who follows a reference follows that alone.
+    fn wants_progress(&self, caller: &Caller) -> bool {
+        self.reference.is_none() && self.wants_type(event::PROGRESS) && Access::Look.allows(caller.role)
     }
 
     /// Whether it is about what the reference names: a message that carries it, or the claim of a decision.
@@ -161,6 +180,8 @@ struct Follower {
     from: u64,
     key: String,
     sender: mpsc::Sender<Bytes>,
+    /// Campaigns that have moved since it was last told how far they have come.
+    moved: BTreeSet<String>,
 }
 
 /// Nobody reads, or not fast enough.
@@ -173,7 +194,20 @@ impl Follower {
         let mut heartbeat = interval(HEARTBEAT);
         let mut look = interval(LOOK_AT_KEY);
         look.tick().await;
+        let mut progress = interval(PROGRESS);
+        progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            if !self.moved.is_empty() && progress.tick().now_or_never().is_some() {
+                match self.progress().await {
+                    Ok(text) if text.is_empty() => {}
+                    Ok(text) => {
+                        if self.send(text).await.is_err() {
+                            return;
+                        }
+                    }
+                    Err(_) => return,
+                }
+            }
             if look.tick().now_or_never().is_some() && !self.still_may().await {
                 return;
             }
@@ -202,6 +236,7 @@ impl Follower {
                     Ok(()) => sleep(PACE).await,
                     Err(_) => return,
                 },
+                _ = progress.tick(), if !self.moved.is_empty() => progress.reset_immediately(),
                 _ = heartbeat.tick() => if self.send(self.alive()).await.is_err() { return },
                 _ = look.tick() => if !self.still_may().await { return },
                 _ = closing.changed() => return,
@@ -225,28 +260,53 @@ impl Follower {
         let Some((last, _)) = records.last() else { return Ok((String::new(), 0)) };
         let (seen, next) = (records.len(), last + 1);
         let setup = self.door.setup();
+        let progress = self.ask.wants_progress(&self.caller);
+        let moves =
+            |record: &Record| progress && event::moves_campaign(record) && self.ask.wants_channel(record);
         let wanted: Vec<&(u64, Record)> = records
             .iter()
-            .filter(|(_, record)| self.ask.wants(record) && event::may_see(record, &self.caller, &setup))
+            .filter(|(_, record)| self.ask.wants(record) || moves(record))
+            .filter(|(_, record)| event::may_see(record, &self.caller, &setup))
             .collect();
-        let mut ids: Vec<MessageId> = wanted.iter().filter_map(|(_, record)| record.message).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let lines = if ids.is_empty() { Vec::new() } else { store.lines(ids).await? };
-        let lines: HashMap<MessageId, Line> = lines.into_iter().map(|line| (line.message.id, line)).collect();
-        let mut text = String::new();
-        for (position, record) in wanted {
-            let line = record.message.and_then(|id| lines.get(&id));
-            if !self.ask.wants_subject(record, line) {
-                continue;
+        let (mut text, mut moved) = (String::new(), Vec::new());
+        for some in wanted.chunks(MESSAGES) {
+            let lines = event::lines(store, some.iter().filter_map(|(_, record)| record.message)).await?;
+            for (position, record) in some {
+                let line = record.message.and_then(|id| lines.get(&id));
+                if moves(record) {
+                    moved.extend(event::campaign(record, line));
+                }
+                if !self.ask.wants(record) || !self.ask.wants_subject(record, line) {
+                    continue;
+                }
+                let told = event::told(*position, record, line);
+                let json = serde_json::to_string(&told).unwrap_or_default();
+                // Writing into memory cannot fail.
+                let _ = write!(text, "id: {position}\nevent: {}\ndata: {json}\n\n", told.r#type);
             }
-            let told = event::told(*position, record, line);
-            let json = serde_json::to_string(&told).unwrap_or_default();
-            // Writing into memory cannot fail.
-            let _ = write!(text, "id: {position}\nevent: {}\ndata: {json}\n\n", told.r#type);
         }
+        self.moved.extend(moved);
         self.from = next;
         Ok((text, seen))
+    }
+
+    /// How far campaigns have come that have moved. It has no id: whoever comes back asks for what happened, and is told
+    /// how it stands.
+    async fn progress(&mut self) -> Result<String, StoreError> {
+        let (store, setup, now) = (self.door.store(), self.door.setup(), self.door.now());
+        let mut text = String::new();
+        for id in std::mem::take(&mut self.moved) {
+            let doc = store.doc(Shelf::Campaign, self.caller.tenant.clone(), id.clone()).await?;
+            let Some(campaign) = doc.as_ref().and_then(roster::read) else { continue };
+            if !self.caller.sees(&campaign.channel) {
+                continue;
+            }
+            let seen = campaign::seen(store, &setup, &id, &campaign, now).await?;
+            let json = serde_json::to_string(&event::progress(&seen, now)).unwrap_or_default();
+            // Writing into memory cannot fail.
+            let _ = write!(text, "event: {}\ndata: {json}\n\n", event::PROGRESS);
+        }
+        Ok(text)
     }
 
     async fn send(&self, text: String) -> Result<(), Gone> {

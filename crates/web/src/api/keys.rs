@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use axum::response::Response;
-use http::{HeaderValue, StatusCode, Uri};
+use http::{StatusCode, Uri};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::{ChannelName, Tenant};
 use pombo_kernel::setup::Setup;
@@ -19,13 +19,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::fields::Fields;
-use super::messages::REPLAYED;
 use super::page::{Paging, Query, page, parsed, yes_or_no};
 use crate::auth::{Caller, Role};
 use crate::key::{KeyDoc, digest, hex};
 use crate::problem::{Code, Problem};
 use crate::route::Call;
-use crate::{Door, body, idempotency, keys, view};
+use crate::{Door, body, idempotency, keys, shelf, view};
 
 const BODY_BYTES: usize = 64 * 1024;
 const LABEL_BYTES: usize = 100;
@@ -215,7 +214,8 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
 
 /// Changes what a key is called, what it is for, or when it ends. Its role stays.
 pub(crate) async fn change(call: Call) -> Result<Response, Problem> {
-    let tenant = tenant(&call.caller, only_tenant(&call.head.uri)?)?;
+    let (asked, force) = tenant_and_force(&call.head.uri)?;
+    let tenant = tenant(&call.caller, asked)?;
     let Call { door, caller, head, body, name } = call;
     let (now, setup) = (door.now(), door.setup());
     let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
@@ -234,10 +234,14 @@ pub(crate) async fn change(call: Call) -> Result<Response, Problem> {
         expires_at: expires_at.unwrap_or(key.expires_at),
         ..key.clone()
     };
-    check(&mut fields, &wished(&key), &tenant, &setup);
+    let wish = wished(&key);
+    check(&mut fields, &wish, &tenant, &setup);
     fields.end()?;
+    if let Some(end) = wish.expires_at.filter(|end| !force && key.administers(*end)) {
+        others_administer(&door, &tenant, &key, end, "ends then").await?;
+    }
     let by = caller.actor();
-    let changed = keys::change(door.store(), doc, key, |_, key| {
+    let changed = keys::change(door.store(), doc, |_, key| {
         let wished = wished(key);
         let record = keys::record(Event::KeyChanged, &tenant, &by, &wished, now);
         (key.revoked_at.is_none() && wished != *key).then_some((wished, record))
@@ -294,7 +298,7 @@ pub(crate) async fn rotate(call: Call) -> Result<Response, Problem> {
     let (Made::New { key: next, .. } | Made::Before(next)) = &made;
     let by = caller.actor();
     let until = now + overlap.unwrap_or(OVERLAP);
-    let replaced = keys::change(door.store(), doc, old, |_, old| {
+    let replaced = keys::change(door.store(), doc, |_, old| {
         let expires_at = Some(old.expires_at.map_or(until, |at| at.min(until)));
         let replaced = KeyDoc { replaced_by: Some(next.id.clone()), expires_at, ..old.clone() };
         let record = keys::record(Event::KeyChanged, &tenant, &by, &replaced, now);
@@ -312,7 +316,7 @@ pub(crate) async fn rotate(call: Call) -> Result<Response, Problem> {
                 record: Some(undone),
                 ..next.shelved(&tenant, place, Expect::Nothing, None)
             };
-            keys::shelve(door.store(), wish).await?;
+            shelf::put(door.store(), wish).await?;
         }
         return Err(ended(&replaced));
     }
@@ -332,28 +336,37 @@ pub(crate) async fn rotate(call: Call) -> Result<Response, Problem> {
 
 /// Ends a key at once and for good. It stays in the list.
 pub(crate) async fn revoke(call: Call) -> Result<Response, Problem> {
-    let mut query = Query::read(&call.head.uri, &["tenant", "force"])?;
-    let asked = query.take("tenant", parsed);
-    let force = query.take("force", yes_or_no).unwrap_or(false);
-    query.end()?;
+    let (asked, force) = tenant_and_force(&call.head.uri)?;
     let tenant = tenant(&call.caller, asked)?;
     let (door, now) = (&call.door, call.door.now());
     let (doc, key) = find(door, &tenant, &call.name).await?;
     if key.administers(now) && !force {
-        let others = keys::all(door.store(), &tenant).await?;
-        if !others.iter().any(|(_, other)| other.id != key.id && other.administers(now)) {
-            return Err(Problem::new(
-                Code::LastAdminKey,
-                format!("{} is the last admin key of the tenant `{tenant}` that works", key.id),
-                "make another one first, or rotate this one; `?force=true` (`--force` on the command line) revokes it \
-                 all the same, and POMBO_ADMIN_KEY is then the way back in",
-            ));
-        }
+        others_administer(door, &tenant, &key, now, "is revoked").await?;
     }
-    let revoked = keys::revoke(door.store(), doc, key, &call.caller.actor(), now).await?;
+    let revoked = keys::revoke(door.store(), doc, &call.caller.actor(), now).await?;
     door.forget_keys().await;
     tracing::info!(key_id = revoked.id, by = call.caller.key_id, "key revoked");
     view::ok(&KeyView::of(&tenant, revoked, now))
+}
+
+/// Refuses what would leave nobody at that time who could make keys, for the key that then `ends`.
+async fn others_administer(
+    door: &Door,
+    tenant: &Tenant,
+    key: &KeyDoc,
+    at: Time,
+    ends: &str,
+) -> Result<(), Problem> {
+    let others = keys::all(door.store(), tenant).await?;
+    if others.iter().any(|(_, other)| other.id != key.id && other.administers(at)) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Code::LastAdminKey,
+        format!("{} is the last admin key of the tenant `{tenant}` that works when it {ends}", key.id),
+        "make another one first, or rotate this one; `?force=true` (`--force` on the command line) does it all the \
+         same, and POMBO_ADMIN_KEY is then the way back in",
+    ))
 }
 
 /// The tenant that is meant: the caller's own, or another that only the house may name.
@@ -368,6 +381,13 @@ fn only_tenant(uri: &Uri) -> Result<Option<Tenant>, Problem> {
     let mut query = Query::read(uri, &["tenant"])?;
     let asked = query.take("tenant", parsed);
     query.end().map(|()| asked)
+}
+
+fn tenant_and_force(uri: &Uri) -> Result<(Option<Tenant>, bool), Problem> {
+    let mut query = Query::read(uri, &["tenant", "force"])?;
+    let asked = query.take("tenant", parsed);
+    let force = query.take("force", yes_or_no).unwrap_or(false);
+    query.end().map(|()| (asked, force))
 }
 
 async fn find(door: &Door, tenant: &Tenant, id: &str) -> Result<(Doc, KeyDoc), Problem> {
@@ -426,7 +446,7 @@ async fn put(
     };
     let record = keys::record(Event::KeyAdded, tenant, &caller.actor(), &made, made.created_at);
     let wish = made.shelved(tenant, &place, Expect::Nothing, Some(record));
-    match keys::shelve(door.store(), wish).await? {
+    match shelf::put(door.store(), wish).await? {
         Shelved::Done { .. } => {
             door.forget_keys().await;
             Ok(Made::New { key: made, text, place })
@@ -435,11 +455,7 @@ async fn put(
             let before = found.as_ref().and_then(KeyDoc::read).ok_or_else(Problem::internal)?;
             match before.request == made.request {
                 true => Ok(Made::Before(before)),
-                false => Err(Problem::new(
-                    Code::IdempotencyConflict,
-                    format!("this idempotency key was used for another request, which made {}", before.id),
-                    "use a new key for a new request; a repeat must be the same",
-                )),
+                false => Err(idempotency::conflict(&format!("which made {}", before.id))),
             }
         }
     }
@@ -453,11 +469,11 @@ enum Replay {
 
 fn created(document: &impl Serialize, replay: Replay) -> Result<Response, Problem> {
     let json = serde_json::to_vec(document).map_err(|_| Problem::internal())?;
-    let mut response = view::answer(StatusCode::CREATED, json);
-    if let Replay::Yes = replay {
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    }
-    Ok(response)
+    let response = view::answer(StatusCode::CREATED, json);
+    Ok(match replay {
+        Replay::No => response,
+        Replay::Yes => idempotency::replayed(response),
+    })
 }
 
 fn role(fields: &mut Fields) -> Option<Role> {

@@ -1,11 +1,10 @@
 //! A page of messages, filtered.
 
 use axum::response::Response;
-use http::StatusCode;
 use pombo_kernel::setup::EVENTS;
 use pombo_store::Filter;
 
-use super::page::{Paging, before_cursor};
+use super::page::{Paging, lines};
 use crate::auth::{Access, Role};
 use crate::filter;
 use crate::problem::Problem;
@@ -35,15 +34,5 @@ pub(crate) async fn page(call: Call) -> Result<Response, Problem> {
     }
     let setup = call.door.setup();
     let page = call.door.store().page(filter, before, paging.limit).await?;
-    let mut document = Vec::with_capacity(512 * (page.lines.len() + 1));
-    document.extend_from_slice(b"{\"items\":[");
-    for (index, line) in page.lines.iter().enumerate() {
-        if index > 0 {
-            document.push(b',');
-        }
-        view::line(&mut document, line, &setup);
-    }
-    let next = page.next.map_or_else(|| "null".to_owned(), |key| format!("\"{}\"", before_cursor(key)));
-    document.extend_from_slice(format!("],\"next_cursor\":{next}}}").as_bytes());
-    Ok(view::answer(StatusCode::OK, document))
+    Ok(lines(&page, |document, line| view::line(document, line, &setup)))
 }

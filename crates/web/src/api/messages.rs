@@ -1,7 +1,7 @@
 //! One message: create, read, cancel.
 
 use axum::response::Response;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::StateName;
 use pombo_kernel::request::Refused;
@@ -11,7 +11,7 @@ use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
 use crate::view::Unborn;
-use crate::{body, idempotency, view};
+use crate::{body, idempotency, suppression, view};
 
 pub(crate) const REPLAYED: &str = "idempotency-replayed";
 
@@ -43,6 +43,11 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
     if let Some(problem) = found.into_iter().next().flatten() {
         return Err(Refused::Problems(vec![problem]).into());
     }
+    if !drafted.override_suppression
+        && let Some(problem) = suppression::stops(door.store(), &setup, std::slice::from_ref(&draft)).await?
+    {
+        return Err(Refused::Problems(vec![problem]).into());
+    }
     let unborn = Unborn::of(&draft, &setup);
     let accepted = door.store().accept(vec![draft]).await?.pop().ok_or_else(Problem::internal)?;
     match accepted {
@@ -52,22 +57,16 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
         Ok(accepted) => {
             let story = door.store().story(caller.tenant.clone(), accepted.id).await?;
             let story = story.ok_or_else(Problem::internal)?;
-            let mut response = view::answer(StatusCode::ACCEPTED, view::story(&story, &setup));
-            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-            Ok(response)
+            Ok(idempotency::replayed(view::answer(StatusCode::ACCEPTED, view::story(&story, &setup))))
         }
         Err(conflict) => Err(conflicting(conflict)),
     }
 }
 
 pub(crate) fn conflicting(conflict: Conflict) -> Problem {
-    let detail =
-        format!("this idempotency key was used for another request, which became {}", conflict.first);
-    let hint = "use a new key for a new message; a repeat must be the same request";
-    Problem {
-        message_id: Some(conflict.first.to_string()),
-        ..Problem::new(Code::IdempotencyConflict, detail, hint)
-    }
+    let first = conflict.first.to_string();
+    let problem = idempotency::conflict(&format!("which became {first}"));
+    Problem { message_id: Some(first), ..problem }
 }
 
 /// One message with its attempts.

@@ -1,34 +1,29 @@
 //! Operations: work that outlasts the request that asked for it. Doors write it down; a node does it.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
-use std::time::Duration;
 
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
+use pombo_kernel::message::Idempotency;
 use pombo_kernel::name::ChannelName;
 use pombo_kernel::operation::{Found, Kind, Operation, Stage, State};
 use pombo_kernel::time::Time;
 use pombo_store::shelf::{Doc, Pick, Shelf, Shelved, Wanted};
 use schemars::JsonSchema;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 use super::channels::own_channel;
 use super::fields::Fields;
-use super::messages::REPLAYED;
+use super::news::News;
 use super::page::{Paging, page};
 use crate::auth::Caller;
 use crate::key::hex;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
-use crate::{Door, body, idempotency, operation, view};
+use crate::{Door, body, idempotency, operation, shelf, view};
 
 const BODY_BYTES: usize = 16 * 1024;
-/// Others write, too: how long after a commit the document is read again, and when it is read in any case.
-const SETTLING: Duration = Duration::from_millis(20);
-const LOOK_ANYWAY: Duration = Duration::from_secs(1);
-/// Changes that meet others are tried again so often.
+/// Ids that were taken by chance are drawn again so often.
 const TRIES: u32 = 20;
 
 /// Work on many dead letters, or on a channel.
@@ -114,7 +109,7 @@ impl<'a> OperationView<'a> {
 
 /// An operation that was written down, now or by an earlier request with the same key.
 pub(crate) struct Begun {
-    id: String,
+    pub(crate) id: String,
     operation: Operation,
     replayed: bool,
 }
@@ -128,10 +123,7 @@ impl Begun {
         if let Ok(place) = HeaderValue::from_str(&format!("/v1/operations/{}", self.id)) {
             headers.insert(header::LOCATION, place);
         }
-        if self.replayed {
-            headers.insert(REPLAYED, HeaderValue::from_static("true"));
-        }
-        Ok(response)
+        Ok(if self.replayed { idempotency::replayed(response) } else { response })
     }
 }
 
@@ -140,12 +132,10 @@ impl Begun {
 pub(crate) async fn begin(
     door: &Door,
     caller: &Caller,
-    key: Option<String>,
-    request: &[u8],
+    key: Option<Idempotency>,
     operation: Operation,
 ) -> Result<Begun, Problem> {
     let tenant = &caller.tenant;
-    let key = key.map(|key| idempotency::of(key, request));
     let operation = Operation { request: key.as_ref().map(|key| hex(&key.fingerprint)), ..operation };
     for _ in 0..TRIES {
         let id = match &key {
@@ -163,14 +153,7 @@ pub(crate) async fn begin(
                 return Ok(Begun { id, operation, replayed: false });
             }
             Shelved::Conflict(Some(found)) if key.is_some() => {
-                let earlier = operation::read(&found).ok_or_else(Problem::internal)?;
-                if earlier.request != operation.request || earlier.kind != operation.kind {
-                    let detail =
-                        format!("this idempotency key was used for another request, which became {id}");
-                    let hint = "use a new key for another operation; a repeat must be the same request";
-                    return Err(Problem::new(Code::IdempotencyConflict, detail, hint));
-                }
-                return Ok(Begun { id, operation: earlier, replayed: true });
+                return repeated(&found, operation.request.as_ref(), operation.kind);
             }
             // Somebody has that id, by chance.
             Shelved::Conflict(_) => {}
@@ -179,14 +162,30 @@ pub(crate) async fn begin(
     Err(Problem::internal())
 }
 
-/// The one id that a key can have.
-fn id_of_key(tenant: &str, key: &str) -> String {
-    let mut digest = Sha256::new();
-    for part in [tenant, key] {
-        digest.update(part.len().to_le_bytes());
-        digest.update(part.as_bytes());
+/// What an earlier request with the same key has begun, if there was one.
+pub(super) async fn earlier(
+    door: &Door,
+    caller: &Caller,
+    key: &Idempotency,
+    kind: Kind,
+) -> Result<Option<Begun>, Problem> {
+    let (tenant, id) = (&caller.tenant, id_of_key(caller.tenant.as_str(), &key.key));
+    let found = door.store().doc(Shelf::Operation, tenant.clone(), id).await?;
+    found.map(|found| repeated(&found, Some(&hex(&key.fingerprint)), kind)).transpose()
+}
+
+/// The operation that is there already, if it is what the same request asked for.
+fn repeated(found: &Doc, request: Option<&String>, kind: Kind) -> Result<Begun, Problem> {
+    let same = |it: &Operation| it.request.as_ref() == request && it.kind == kind;
+    match operation::read(found).filter(same) {
+        Some(operation) => Ok(Begun { id: found.id.clone(), operation, replayed: true }),
+        None => Err(idempotency::conflict("which did something else")),
     }
-    format!("opr_{}", &hex(&digest.finalize())[..32])
+}
+
+/// The one id that a key can have, whatever was done under it.
+pub(super) fn id_of_key(tenant: &str, key: &str) -> String {
+    format!("opr_{}", &idempotency::place(&[tenant, key])[..32])
 }
 
 /// Operations, the newest first.
@@ -214,24 +213,24 @@ pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
 pub(crate) async fn cancel(call: Call) -> Result<Response, Problem> {
     let Call { door, caller, head, body, name } = call;
     Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?.end()?;
-    for _ in 0..TRIES {
-        let (doc, operation) = own(&door, &caller, &name).await?;
+    let (doc, _) = own(&door, &caller, &name).await?;
+    let (by, now) = (caller.actor(), door.now());
+    // Whoever works on it may be faster: then what is there by then is cancelled.
+    let operation = shelf::change(door.store(), Some(doc), |doc| {
+        let found = doc.and_then(|doc| Some((doc, operation::read(doc)?)));
+        let (doc, operation) = found.ok_or_else(missing)?;
         if !operation.is_running() {
             let state = operation.state.as_str();
             let hint = "nothing is left to do: it has ended";
             let problem = Problem::new(Code::NotCancellable, format!("the operation is {state}"), hint);
             return Err(Problem { state: Some(state), ..problem });
         }
-        let (by, now) = (caller.actor(), door.now());
         let operation = operation.cancelled(by.clone(), now);
-        let wish = operation::change(&doc, &operation, &by, now);
-        // Whoever works on it may have been faster: then what is there now is cancelled.
-        if let Some(Shelved::Done { .. }) = door.store().shelve(vec![wish]).await?.pop() {
-            tracing::info!(operation_id = name, key_id = caller.key_id, "an operation was cancelled");
-            return view::ok(&OperationView::of(&doc.id, &operation));
-        }
-    }
-    Err(Problem::internal())
+        Ok((Some(operation::change(doc, &operation, &by, now)), operation))
+    })
+    .await?;
+    tracing::info!(operation_id = name, key_id = caller.key_id, "an operation was cancelled");
+    view::ok(&OperationView::of(&name, &operation))
 }
 
 /// What a test of a channel has found, in time.
@@ -271,8 +270,9 @@ pub(crate) async fn test_channel(call: Call) -> Result<Response, Problem> {
         found: None,
         request: None,
     };
-    let request = channel.name.as_str().as_bytes();
-    let begun = begin(&door, &caller, idempotency::header(&head.headers)?, request, wanted).await?;
+    let key = idempotency::header(&head.headers)?;
+    let key = key.map(|key| idempotency::of(key, channel.name.as_str().as_bytes()));
+    let begun = begin(&door, &caller, key, wanted).await?;
     let ended = tokio::time::timeout(door.0.patience.test, ended(&door, &caller, &begun.id)).await;
     match ended {
         Err(_) => begun.answer(),
@@ -286,38 +286,29 @@ pub(crate) async fn test_channel(call: Call) -> Result<Response, Problem> {
 
 /// Waits until an operation has ended.
 async fn ended(door: &Door, caller: &Caller, id: &str) -> Result<Operation, Problem> {
-    let mut moved = door.store().watch();
+    let mut news = News::of(door);
     loop {
-        moved.mark_unchanged();
+        news.mark();
         let (_, operation) = own(door, caller, id).await?;
         if !operation.is_running() {
             return Ok(operation);
         }
-        let anyway = pin!(tokio::time::sleep(LOOK_ANYWAY));
-        tokio::select! {
-            () = anyway => {}
-            changed = moved.changed() => match changed {
-                Ok(()) => tokio::time::sleep(SETTLING).await,
-                Err(_) => return Err(Problem::shutting_down()),
-            },
-        }
+        news.next().await?;
     }
 }
 
+fn missing() -> Problem {
+    let hint = "GET /v1/operations and `pombo operations list` show them";
+    Problem::new(Code::NotFound, "there is no operation with this id", hint)
+}
+
 async fn own(door: &Door, caller: &Caller, id: &str) -> Result<(Doc, Operation), Problem> {
-    let missing = || {
-        Problem::new(
-            Code::NotFound,
-            "there is no operation with this id",
-            "GET /v1/operations and `pombo operations list` show them",
-        )
-    };
     if !id.starts_with("opr_") || id.len() > 100 {
         return Err(missing());
     }
     let found = door.store().doc(Shelf::Operation, caller.tenant.clone(), id.to_owned()).await?;
     let doc = found.ok_or_else(missing)?;
-    let operation = operation::read(&doc).ok_or_else(Problem::internal)?;
+    let operation = operation::read(&doc).ok_or_else(missing)?;
     match is_for(caller, &operation) {
         true => Ok((doc, operation)),
         false => Err(missing()),

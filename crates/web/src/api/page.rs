@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use axum::response::Response;
-use http::Uri;
+use http::{StatusCode, Uri};
 use pombo_kernel::id::MessageKey;
+use pombo_store::Line;
 use pombo_store::shelf::Doc;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -127,8 +128,23 @@ pub(crate) fn page<T: Serialize>(items: Vec<T>, next_cursor: Option<String>) -> 
     view::ok(&Page { items, next_cursor })
 }
 
+/// A page of messages, each written as `write` does: they are read as they are kept, and not taken apart on the way.
+pub(crate) fn lines(found: &pombo_store::Page, write: impl Fn(&mut Vec<u8>, &Line)) -> Response {
+    let mut document = Vec::with_capacity(640 * (found.lines.len() + 1));
+    document.extend_from_slice(b"{\"items\":[");
+    for (index, line) in found.lines.iter().enumerate() {
+        if index > 0 {
+            document.push(b',');
+        }
+        write(&mut document, line);
+    }
+    let next = found.next.map_or_else(|| "null".to_owned(), |key| format!("\"{}\"", before_cursor(key)));
+    document.extend_from_slice(format!("],\"next_cursor\":{next}}}").as_bytes());
+    view::answer(StatusCode::OK, document)
+}
+
 /// Where the next page of messages starts. Callers hand it back and look no further into it.
-pub(crate) fn before_cursor(key: MessageKey) -> String {
+fn before_cursor(key: MessageKey) -> String {
     format!("before_{:016x}", key.0)
 }
 

@@ -1,33 +1,29 @@
 //! Suppressions: who is not written to any more.
-//!
-//! An entry is kept under a digest of whom it is about, so that each person has one, and goes by a random id: whoever
-//! reads the audit can guess no phone number from it.
 
 mod import;
 
 use axum::body::Body;
 use axum::response::Response;
-use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 use pombo_kernel::suppression::{Family, Reason, Suppression};
 use pombo_kernel::time::Time;
 use pombo_store::audit::Event;
-use pombo_store::shelf::{Doc, Expect, Leaf, Pick, Shelf, Shelve, Shelved, Wanted};
+use pombo_store::shelf::{Doc, Expect, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::transition::act_of;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 pub(crate) use self::import::ImportView;
 pub(crate) use self::import::import;
+use super::csv;
 use super::fields::Fields;
 use super::page::{Paging, Query, Wrong, after_cursor, page};
 use crate::auth::Caller;
-use crate::key::hex;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
+use crate::suppression::{new_id, place, put, read};
 use crate::{Door, body, view};
 
 const BODY_BYTES: usize = 16 * 1024;
@@ -114,36 +110,15 @@ impl Wish {
     /// A wish to put it there, if it is not there yet.
     fn shelved(self, door: &Door, caller: &Caller, now: Time) -> (Suppression, Shelve) {
         let Wish { kind, recipient, reason, source, note } = self;
-        let (id, by) = (format!("sup_{}", hex(&door.entropy()()[..16])), caller.actor());
-        let place = place(kind, &recipient);
-        // Who it is, where it is known from and what is noted of it may be personal.
-        let detail = json!({"suppression": id, "kind": kind, "reason": reason});
-        let record = Some(act_of(Event::SuppressionPut, &caller.tenant, &by, &detail, now));
-        let kept =
-            Suppression { id, kind, recipient, reason, source, note, created_at: now, created_by: by.0 };
-        let leaf = Leaf {
-            order: now.millis(),
-            topic: Some(kept.id.clone()),
-            due: None,
-            body: serde_json::to_string(&kept).unwrap_or_default(),
-        };
-        let tenant = caller.tenant.clone();
-        let (shelf, expect) = (Shelf::Suppression, Expect::Nothing);
-        (kept, Shelve { shelf, tenant, id: place, expect, leaf: Some(leaf), record })
+        let (id, created_by) = (new_id(door.entropy()()), caller.actor().0);
+        let kept = Suppression { id, kind, recipient, reason, source, note, created_at: now, created_by };
+        let wish = put(&caller.tenant, &kept);
+        (kept, wish)
     }
 }
 
 const NO_RECIPIENT: (&str, &str) =
     ("is not an address of this kind", "write for example ana@clinica.example, or +55 11 98765-4321");
-
-/// Where the entry on a person is, if there is one.
-fn place(kind: Family, normalised: &str) -> String {
-    hex(&Sha256::digest(format!("{kind}\n{}", kind.person(normalised))))
-}
-
-fn read(doc: &Doc) -> Option<Suppression> {
-    serde_json::from_str(&doc.leaf.body).ok()
-}
 
 fn word<T: std::str::FromStr + Copy>(
     fields: &mut Fields,
@@ -280,35 +255,27 @@ pub(crate) async fn remove(call: Call) -> Result<Response, Problem> {
 
 /// The whole list as CSV, newest first, as it is read; what is put there meanwhile may be missing.
 pub(crate) async fn export(call: Call) -> Result<Response, Problem> {
+    const HEAD: &str = "id,kind,recipient,reason,source,note,created_at,created_by\r\n";
     call.caller.may_use_all()?;
     Query::read(&call.head.uri, &[])?.end()?;
     // Whatever is wrong with the store is told before the first byte.
     let first = some(&call.door, &call.caller, None).await?;
-    let head = Bytes::from_static(b"id,kind,recipient,reason,source,note,created_at,created_by\r\n");
     let (door, caller) = (call.door, call.caller);
-    let rest = stream::unfold(Some(first), move |docs| {
+    let rest = stream::unfold(Some(Ok(first)), move |docs: Option<Result<Vec<Doc>, Problem>>| {
         let (door, caller) = (door.clone(), caller.clone());
         async move {
-            let docs = docs?;
+            let docs = match docs? {
+                Ok(docs) => docs,
+                Err(problem) => return Some((Err(problem), None)),
+            };
             let text = docs.iter().filter_map(read).map(|it| import::csv_line(&it)).collect::<String>();
             let last = docs.last().filter(|_| docs.len() == AT_ONCE);
             let next = match last.map(|last| (last.leaf.order, last.id.clone())) {
-                None => Ok(None),
-                Some(after) => some(&door, &caller, Some(after)).await.map(Some),
+                None => None,
+                Some(after) => Some(some(&door, &caller, Some(after)).await),
             };
-            // A list that breaks off must not look whole: the connection ends with an error.
-            let (bytes, next) = match next {
-                Ok(next) => (Ok(Bytes::from(text)), next),
-                Err(problem) => (Err(std::io::Error::other(problem.code.as_str())), None),
-            };
-            Some((bytes, next))
+            Some((Ok(text), next))
         }
     });
-    let whole = futures_util::StreamExt::chain(stream::iter([Ok(head)]), rest);
-    let mut response = Response::new(Body::from_stream(whole));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8"));
-    let name = HeaderValue::from_static("attachment; filename=\"suppressions.csv\"");
-    headers.insert(header::CONTENT_DISPOSITION, name);
-    Ok(response)
+    Ok(csv::file("suppressions.csv", HEAD, rest))
 }

@@ -4,13 +4,14 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use pombo_kernel::content::web_address;
-use pombo_kernel::message::Actor;
+use pombo_kernel::message::{Actor, Draft};
 use pombo_kernel::name::{ChannelName, Tenant};
 use pombo_kernel::secret::Secret;
 use pombo_kernel::setup::EVENTS;
 use pombo_kernel::signature;
 use pombo_kernel::subscription::{Disabled, Signer, Subscription, USUAL};
 use pombo_kernel::time::{Span, Time};
+use pombo_store::Repeat;
 use pombo_store::audit::Event;
 use pombo_store::shelf::{Doc, Expect, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::transition::act_of;
@@ -24,7 +25,7 @@ use crate::Door;
 use crate::event;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
-use crate::{body, key, view, webhook};
+use crate::{body, idempotency, key, view, webhook};
 
 const BODY_BYTES: usize = 64 * 1024;
 /// Webhooks of one tenant: every event is looked at for each of them.
@@ -117,23 +118,35 @@ pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
     view::ok(&WebhookView::of(&doc, subscription, call.door.now()))
 }
 
-/// Tells somebody of events from now on: 201, with the secret, which is shown this once.
+/// Tells somebody of events from now on: 201, with the secret, which is shown this once. The same key and request
+/// again answer with the same webhook, and without its secret.
 pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
     let Call { door, caller, head, body, .. } = call;
-    let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
+    let text = body::json(&door, &head.headers, body, BODY_BYTES).await?;
+    let request = idempotency::header(&head.headers)?.map(|key| idempotency::of(key, &text));
+    let mut fields = Fields::read(&text)?;
     let wish = Wish::read(&mut fields, &door, &caller.tenant);
     if !wish.names_url {
         fields.wrong("url", "is missing", "write https://host/path");
     }
     fields.end()?;
-    let store = door.store();
+    let (store, now) = (door.store(), door.now());
+    let (id, request) = match &request {
+        None => (new_id(&door), None),
+        Some(it) => (id_of_key(&caller.tenant, &it.key), Some(key::hex(&it.fingerprint))),
+    };
+    if request.is_some()
+        && let Some(before) = store.doc(Shelf::Webhook, caller.tenant.clone(), id.clone()).await?
+    {
+        return repeated(&before, request.as_ref(), now);
+    }
     let tenant = Some(caller.tenant.clone());
     let all = Wanted { shelf: Shelf::Webhook, tenant, pick: Pick::All { after: None }, limit: WEBHOOKS_MAX };
     if store.docs(all).await?.len() >= WEBHOOKS_MAX {
         let detail = format!("there are {WEBHOOKS_MAX} webhooks, and no more fit");
         return Err(Problem::new(Code::TooManyWebhooks, detail, "remove one that is not needed"));
     }
-    let (id, secret, now) = (new_id(&door), new_secret(&door), door.now());
+    let secret = new_secret(&door);
     let mut subscription = Subscription {
         url: String::new(),
         description: None,
@@ -144,19 +157,32 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
         since: *store.watch().borrow(),
         created_at: now,
         created_by: caller.actor().0,
+        request: request.clone(),
         rest: serde_json::Map::new(),
     };
     wish.apply(&mut subscription, &door);
     let by = caller.actor();
     let wish = webhook::put(&caller.tenant, &id, &subscription, Expect::Nothing, ("created", &by, now));
     let leaf = wish.leaf.clone();
-    let (Some(Shelved::Done { version }), Some(leaf)) = (store.shelve(vec![wish]).await?.pop(), leaf) else {
-        return Err(Problem::internal());
+    let version = match store.shelve(vec![wish]).await?.pop() {
+        Some(Shelved::Done { version }) => version,
+        Some(Shelved::Conflict(Some(before))) => return repeated(&before, request.as_ref(), now),
+        _ => return Err(Problem::internal()),
     };
+    let leaf = leaf.ok_or_else(Problem::internal)?;
     tracing::info!(webhook = id, key_id = caller.key_id, "webhook created");
     let doc = Doc { tenant: caller.tenant.clone(), id, version, updated_at: now, leaf };
     let view = WebhookView { secret: Some(secret), ..WebhookView::of(&doc, subscription, now) };
     answered(StatusCode::CREATED, &view)
+}
+
+/// What an earlier request with the same key has made, as it is by now.
+fn repeated(before: &Doc, request: Option<&String>, now: Time) -> Result<Response, Problem> {
+    let subscription = Subscription::read(&before.leaf.body).ok_or_else(Problem::internal)?;
+    if request.is_none() || subscription.request.as_ref() != request {
+        return Err(idempotency::conflict(&format!("which made {}", before.id)));
+    }
+    answered(StatusCode::CREATED, &WebhookView::of(before, subscription, now)).map(idempotency::replayed)
 }
 
 /// Changes what is given and leaves the rest. One that is enabled again is told of what happens from then on.
@@ -201,9 +227,17 @@ pub(crate) async fn test(call: Call) -> Result<Response, Problem> {
     }
     let (doc, _) = stored(&door, &caller.tenant, &name).await?;
     let draft = event::delivery(&caller.tenant, &doc.id, &event::test(&doc.id, door.now()));
-    let accepted = door.store().accept(vec![draft]).await?.pop();
+    let key = idempotency::header(&head.headers)?;
+    // Beside the keys of messages, which are the producers'.
+    let place = key.map(|key| format!("test·{}", idempotency::place(&[&doc.id, &key])));
+    let idempotency = place.map(|place| idempotency::of(place, doc.id.as_bytes()));
+    let accepted = door.store().accept(vec![Draft { idempotency, ..draft }]).await?.pop();
     let Some(Ok(accepted)) = accepted else { return Err(Problem::internal()) };
-    answered(StatusCode::ACCEPTED, &TestView { message_id: accepted.id.to_string() })
+    let answer = answered(StatusCode::ACCEPTED, &TestView { message_id: accepted.id.to_string() })?;
+    Ok(match accepted.repeat {
+        Repeat::First => answer,
+        Repeat::Same => idempotency::replayed(answer),
+    })
 }
 
 /// Tells it nothing more. What waits for it becomes a dead letter.
@@ -262,6 +296,11 @@ fn no_webhook() -> Problem {
 
 fn new_id(door: &Door) -> String {
     format!("whk_{}", key::hex(&door.entropy()()[..12]))
+}
+
+/// The one id that a key can have.
+fn id_of_key(tenant: &Tenant, key: &str) -> String {
+    format!("whk_{}", &idempotency::place(&[tenant.as_str(), key])[..24])
 }
 
 fn new_secret(door: &Door) -> String {

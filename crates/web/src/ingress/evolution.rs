@@ -8,7 +8,7 @@ use http::request::Parts;
 use pombo_kernel::content::phone;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::Json;
-use pombo_kernel::request::{self, Request};
+use pombo_kernel::request::{self, Refused, Request};
 use pombo_kernel::setup::{ChannelSetup, Destination, Setup};
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,7 @@ use super::{accept, json, keyed};
 use crate::auth::Caller;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
-use crate::{body, idempotency};
+use crate::{body, idempotency, suppression};
 
 const KNOWN: &[&str] = &[
     "number",
@@ -114,6 +114,9 @@ async fn take(call: Call, what: What) -> Result<Response, Problem> {
         Ok(draft) => draft,
         Err(problems) => return Ok(bad_request(&complaint(&problems, &answer))),
     };
+    if let Some(problem) = suppression::stops(door.store(), &setup, std::slice::from_ref(&draft)).await? {
+        return Err(Refused::Problems(vec![problem]).into());
+    }
     // The address says as much as the body does of what is asked.
     let place = format!("{what:?} {}", channel.name);
     let accepted = accept(&door, vec![(place, draft)], key).await?;
@@ -142,13 +145,8 @@ fn channel(caller: &Caller, setup: &Setup, instance: &str) -> Option<Arc<Channel
     };
     let own = caller.default_channel(ChannelKind::Evolution, setup);
     own.filter(|channel| is_it(&channel)).or_else(|| {
-        let mut all = setup.channels.values();
-        let fits = |channel: &&Arc<ChannelSetup>| {
-            channel.kind == ChannelKind::Evolution
-                && channel.tenant == caller.tenant
-                && caller.sees(&channel.name)
-        };
-        all.find(|channel| fits(channel) && is_it(channel)).cloned()
+        let mut all = caller.channels_in(setup).filter(|channel| channel.kind == ChannelKind::Evolution);
+        all.find(is_it).cloned()
     })
 }
 

@@ -3,7 +3,7 @@
 //! Where it comes from, a clock calls it to have e-mails sent. Here they are sent as soon as they are due, so there is
 //! little left to do: whoever calls waits for those that are due and is told what became of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::{State, StateName};
 use pombo_kernel::name::ChannelName;
 use pombo_kernel::time::Time;
-use pombo_store::{Filter, Line, Place, StoreError};
+use pombo_store::{Line, Place, StoreError};
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
@@ -29,8 +29,6 @@ use crate::{Door, body, view};
 
 /// How many e-mails are waited for.
 const AT_ONCE: usize = 10;
-/// Among how many that wait those that are due are looked for.
-const LOOKED_AT: usize = 500;
 /// The time between two looks at them.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Another node's work may be heard of late.
@@ -81,28 +79,11 @@ pub(crate) async fn process(call: Call) -> Result<Response, Problem> {
     body::whole(&door, &head.headers, body, BODY_BYTES_MAX).await?;
     let setup = door.setup();
     let is_mail = |kind| matches!(kind, ChannelKind::Resend | ChannelKind::Smtp);
-    let channels = setup.channels.values().filter(|channel| {
-        is_mail(channel.kind) && channel.tenant == caller.tenant && caller.sees(&channel.name)
-    });
+    let channels = caller.channels_in(&setup).filter(|channel| is_mail(channel.kind));
     let within: Arc<[ChannelName]> = channels.map(|channel| channel.name.clone()).collect();
-    let wanted = |state| Filter {
-        tenant: caller.tenant.clone(),
-        state: Some(state),
-        within: Some(within.clone()),
-        ..Filter::default()
-    };
     let mut moves = door.store().watch();
     let now = door.now();
-    // In this order, what is taken up between the two looks is seen twice, and not missed.
-    let mut lines = door.store().page(wanted(StateName::Pending), None, LOOKED_AT).await?.lines;
-    let sending = door.store().page(wanted(StateName::Sending), None, LOOKED_AT).await?.lines;
-    let taken_up: BTreeSet<MessageId> = sending.iter().map(|line| line.message.id).collect();
-    lines.retain(|line| !taken_up.contains(&line.message.id));
-    lines.extend(sending);
-    lines.retain(|line| due(line).is_none_or(|due| due <= now));
-    // Those that have waited longest.
-    lines.sort_by_key(|line| (due(line), line.message.id));
-    lines.truncate(AT_ONCE);
+    let mut lines = door.store().underway(caller.tenant.clone(), within, now, AT_ONCE).await?;
 
     let before: BTreeMap<MessageId, u32> =
         lines.iter().map(|line| (line.message.id, line.progress.steps)).collect();

@@ -21,7 +21,7 @@ use super::members::Few;
 use super::{Placed, accept, json, keyed, mail_channel, no_mail_channel};
 use crate::problem::{Code, Problem};
 use crate::route::Call;
-use crate::{body, idempotency, view};
+use crate::{body, idempotency, suppression, view};
 
 /// The most mails in one request.
 const BATCH_MAX: usize = 100;
@@ -70,6 +70,8 @@ pub(super) fn refusal(problem: &Problem) -> Response {
         Code::IdempotencyConflict => (409, "invalid_idempotent_request"),
         Code::Overloaded | Code::TooManyFailures => (429, "rate_limit_exceeded"),
         Code::Internal => (500, "internal_server_error"),
+        // The name by which its clients know that the same may be sent again.
+        Code::RequestTimeout => (408, "application_error"),
         Code::StoreUnavailable | Code::ShuttingDown => (503, "service_unavailable"),
         Code::InvalidJson => (400, "validation_error"),
         Code::InvalidField if problem.errors.iter().any(|error| error.field == idempotency::NAME) => {
@@ -171,6 +173,13 @@ async fn take(call: Call, mode: Validation) -> Result<Result<Taken, Trouble>, Pr
         let group = || mail::group(key.as_ref(), index, door.entropy());
         let drafted = Mail::read(mail.get().as_bytes(), now)
             .and_then(|mail| mail.drafts(&setup, &channel, now, group, &mut room));
+        let drafted = match drafted {
+            Ok(drafts) => match suppression::stops(door.store(), &setup, &drafts).await? {
+                Some(problem) => Err(Trouble::invalid(format!("{} {}", problem.field, problem.reason))),
+                None => Ok(drafts),
+            },
+            Err(trouble) => Err(trouble),
+        };
         match drafted {
             Ok(drafted) => {
                 firsts.push(drafts.len());

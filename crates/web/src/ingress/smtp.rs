@@ -40,6 +40,7 @@ use self::session::{Act, Letter, Session, Terms, Tls};
 use crate::Door;
 use crate::auth::{Access, Caller};
 use crate::problem::{Code, Problem};
+use crate::suppression;
 
 /// What is configured of this door. A change takes effect with the next connection.
 #[derive(Clone, Default)]
@@ -481,11 +482,13 @@ impl Talk<'_> {
     /// Stores a mail, and says what became of it: nothing is confirmed before it is durable.
     async fn take(&mut self, letter: Letter) -> Reply {
         let Some(guest) = &self.guest else { return Reply::new(530, "5.7.0", "authenticate first") };
-        if let Err(problem) = self.door.still_knows(&guest.caller).await {
-            return match problem.code {
-                Code::Unauthorized => Reply::new(554, "5.7.1", "the key has ended"),
-                _ => unavailable(),
-            };
+        match self.door.still_knows(&guest.caller).await {
+            Ok(caller) if caller.sees(&guest.channel) => {}
+            Ok(_) => return Reply::new(554, "5.7.1", "the key is not for this channel any more"),
+            Err(problem) if problem.code == Code::Unauthorized => {
+                return Reply::new(554, "5.7.1", "the key has ended");
+            }
+            Err(_) => return unavailable(),
         }
         let setup = self.door.setup();
         let Some(channel) = setup.channels.get(&guest.channel).filter(|channel| sends_mail(channel)).cloned()
@@ -510,6 +513,12 @@ impl Talk<'_> {
             Ok(Err(reply)) => return reply,
             Err(_) => return Reply::new(451, "4.3.0", "a fault of ours; nothing was stored"),
         };
+        match suppression::stops(self.door.store(), &self.door.setup(), &drafts).await {
+            Ok(None) => {}
+            // Of a mail to several it is all or nothing: who is left out silently would be missed by nobody.
+            Ok(Some(_)) => return Reply::new(550, "5.7.1", "a recipient is on the suppression list"),
+            Err(_) => return unavailable(),
+        }
         match accept(self.door, drafts).await {
             Ok(ids) if ids.len() == 1 => Reply::new(250, "2.0.0", format!("accepted as {}", ids[0])),
             Ok(ids) => Reply::new(250, "2.0.0", format!("accepted as {group}, {} messages", ids.len())),

@@ -11,7 +11,7 @@ use super::{Surface, accept, json, mail_channel, no_mail_channel};
 use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
-use crate::{body, idempotency};
+use crate::{body, idempotency, suppression};
 
 const NAME: &str = "enqueue_email";
 /// As the function's arguments are called in the database; those that need not be given come last.
@@ -165,6 +165,9 @@ pub(crate) async fn enqueue(call: Call) -> Result<Response, Problem> {
     let mut draft = setup.draft(request, &caller.tenant, door.now()).map_err(in_arguments)?;
     let found = pin_templates(door.store(), &setup, std::slice::from_mut(&mut draft)).await?;
     if let Some(problem) = found.into_iter().next().flatten() {
+        return Err(in_arguments(vec![problem]));
+    }
+    if let Some(problem) = suppression::stops(door.store(), &setup, std::slice::from_ref(&draft)).await? {
         return Err(in_arguments(vec![problem]));
     }
     let accepted = accept(&door, vec![("0".to_owned(), draft)], key).await?;

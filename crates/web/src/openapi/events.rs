@@ -2,7 +2,9 @@
 
 use pombo_kernel::name::ChannelName;
 
-use super::entry::{CURSOR, Entry, LIMIT, Param, entry, json, param, said, silent, written};
+use super::entry::{
+    CURSOR, Entry, IDEMPOTENCY, LIMIT, Param, REPLAYED, entry, json, param, said, silent, written,
+};
 use super::request::{
     EventPosition, Nothing, PathText, SecretRequest, WebhookChange, WebhookIdText, WebhookRequest,
 };
@@ -23,7 +25,7 @@ const REPORT: &str = "Whatever is no report on a message is answered as well, an
 
 pub(super) const ENTRIES: &[Entry] = &[
     entry("GET", "/v1/events", "follow_events", "What happens, as it happens")
-        .about("Server-sent events that do not end by themselves. Come back with the last id, and nothing is missed.")
+        .about("Server-sent events that do not end by themselves. Come back with the last id, and nothing is missed. `campaign.progress` has no id and no place among them: it tells how a campaign stands, at most once a second.")
         .query(&[
             param::<EventPosition>("after", "Events after the one with this id; -1 starts with the first of all; from now on unless given."),
             param::<String>("types", "Only these, separated by commas: `message.failed`, `message.*`."),
@@ -36,15 +38,16 @@ pub(super) const ENTRIES: &[Entry] = &[
         .query(&[LIMIT, CURSOR])
         .answers(&[said::<Page<WebhookView>>(200, "A page of webhooks.")]),
     entry("POST", "/v1/webhooks", "create_webhook", "Tells somebody of events from now on")
+        .headers(&[IDEMPOTENCY])
         .needs(&[json::<WebhookRequest>("WebhookRequest", r#"{"url": "https://crm.example/pombo", "events": ["message.failed"]}"#)])
-        .answers(&[said::<WebhookView>(201, "The webhook, with its secret, which is shown this once.").leads_to(&[
+        .answers(&[said::<WebhookView>(201, "The webhook, with its secret, which is shown this once.").with(&[REPLAYED]).leads_to(&[
             ("read_webhook", "id"),
             ("change_webhook", "id"),
             ("rotate_webhook_secret", "id"),
             ("test_webhook", "id"),
             ("remove_webhook", "id"),
         ])])
-        .codes(&[Code::TooManyWebhooks]),
+        .codes(&[Code::TooManyWebhooks, Code::IdempotencyConflict]),
     entry("GET", "/v1/webhooks/{id}", "read_webhook", "One webhook")
         .names(&[WEBHOOK])
         .answers(&[said::<WebhookView>(200, "The webhook.")]),
@@ -62,8 +65,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         .answers(&[said::<WebhookView>(200, "The webhook, with its new secret, which is shown this once.")]),
     entry("POST", "/v1/webhooks/{id}/test", "test_webhook", "Sends a webhook an event that means nothing")
         .names(&[WEBHOOK])
+        .headers(&[IDEMPOTENCY])
         .takes(&[json::<Nothing>("Nothing", "{}")])
-        .answers(&[said::<TestView>(202, "The message that carries it.")]),
+        .answers(&[said::<TestView>(202, "The message that carries it.").with(&[REPLAYED])]),
     entry("POST", "/v1/receipts/{channel}", "report_delivery", "Takes what a provider reports")
         .about(REPORT)
         .names(&[CHANNEL])

@@ -18,6 +18,7 @@ const CHANNEL: Param = param::<ChannelName>("name", "The channel's name.");
 const KEY: Param = param::<KeyIdText>("id", "`key_` and 16 hexadecimal digits.");
 const TENANT: Param =
     param::<Tenant>("tenant", "Whose; only admins of the tenant `default` may name another than their own.");
+const FORCE: Param = param::<bool>("force", "Also the last admin key that works.");
 
 /// A node that is well.
 #[derive(JsonSchema)]
@@ -113,13 +114,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         "Changes what a key is called, what it is for, or when it ends",
     )
     .names(&[KEY])
-    .query(&[TENANT])
+    .query(&[TENANT, FORCE])
     .needs(&[json::<KeyChange>("KeyChange", r#"{"label": "billing, new"}"#)])
     .answers(&[said::<KeyView>(200, "The key as it is now.")])
-    .codes(&[Code::KeyEnded]),
+    .codes(&[Code::KeyEnded, Code::LastAdminKey]),
     entry("DELETE", "/v1/keys/{id}", "revoke_key", "Ends a key for good")
         .names(&[KEY])
-        .query(&[TENANT, param::<bool>("force", "Also the last admin key that works.")])
+        .query(&[TENANT, FORCE])
         .answers(&[said::<KeyView>(200, "The key, ended. It stays in the list.")])
         .codes(&[Code::LastAdminKey]),
     entry(

@@ -276,7 +276,7 @@ pub(super) fn refusals(surface: Surface, entry: &Entry) -> Vec<Answer> {
         Surface::Resend => {
             more(&[400], true);
             more(&[404], has_name);
-            more(&[409, 422], has_body);
+            more(&[408, 409, 422], has_body);
         }
         Surface::Evolution => more(&[400, 403, 404, 408, 409, 413], true),
         Surface::Rest => more(&[400, 403, 404, 406, 408, 409, 413, 415], true),

@@ -48,7 +48,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         .headers(&[IDEMPOTENCY])
         .needs(&[json::<RulingRequest>("RulingRequest", r#"{"filter": {"channel": "crm"}, "note": "the receiver was fixed", "dry_run": true}"#)])
         .answers(&[
-            said::<Ruled>(200, "What became of each; or, on a dry run, how many there are."),
+            said::<Ruled>(200, "What became of each; or, on a dry run, how many there are.").with(&[REPLAYED]),
             said::<OperationView<'_>>(202, "The operation.").with(&[LOCATION, REPLAYED])
                 .leads_to(&[("read_operation", "id"), ("cancel_operation", "id")]),
         ])
@@ -58,7 +58,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         .headers(&[IDEMPOTENCY])
         .needs(&[json::<RulingRequest>("RulingRequest", r#"{"filter": {"until": "2026-01-01T00:00:00Z"}, "note": "obsolete", "dry_run": true}"#)])
         .answers(&[
-            said::<Ruled>(200, "What became of each; or, on a dry run, how many there are."),
+            said::<Ruled>(200, "What became of each; or, on a dry run, how many there are.").with(&[REPLAYED]),
             said::<OperationView<'_>>(202, "The operation.").with(&[LOCATION, REPLAYED])
                 .leads_to(&[("read_operation", "id"), ("cancel_operation", "id")]),
         ])

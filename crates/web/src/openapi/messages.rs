@@ -33,6 +33,7 @@ const UNFIT: &[Code] = &[
     Code::TemplateError,
     Code::ContentNotAccepted,
     Code::TimeInPast,
+    Code::RecipientSuppressed,
 ];
 
 /// The filters that messages and dead letters have in common.

@@ -32,6 +32,7 @@ narrow! {
     IdempotencyKey = {"type": "string", "minLength": 1, "maxLength": 256},
     MessageIdText = {"type": "string", "pattern": "^msg_[0-9a-f]{32}$"},
     CauseIdText = {"type": "string", "pattern": "^cause_[0-9a-f]{16}$"},
+    CampaignIdText = {"type": "string", "pattern": "^cmp_[0-9a-f]{32}$"},
     OperationIdText = {"type": "string", "pattern": "^opr_[0-9a-f]{32}$"},
     KeyIdText = {"type": "string", "pattern": "^key_[0-9a-f]{16}$"},
     WebhookIdText = {"type": "string", "pattern": "^whk_[0-9a-f]{24}$"},
@@ -79,6 +80,8 @@ pub(super) struct MessageRequest {
     metadata: Option<Map<String, Value>>,
     /// Changes to the channel's policy for this message.
     retry: Option<Overrides>,
+    /// Also to somebody on the suppression list, where the channel minds that for every message.
+    override_suppression: Option<bool>,
     /// As the header of that name.
     #[schemars(length(min = 1, max = 256))]
     idempotency_key: Option<String>,

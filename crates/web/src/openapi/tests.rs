@@ -135,6 +135,7 @@ fn a_message_is_described_by_the_fields_that_it_has() {
         ordering_key: text(),
         metadata: json(),
         retry: Some(pombo_kernel::policy::Overrides::default()),
+        override_suppression: Some(true),
         idempotency_key: text(),
     };
     let full = serde_json::to_value(full).unwrap();

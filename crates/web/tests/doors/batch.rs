@@ -2,12 +2,15 @@ use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use http::StatusCode;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use pombo_store::StoreError;
+use pombo_web::key::KeyDoc;
 use serde_json::{Value, json};
 
-use crate::house::{House, message, request};
+use crate::house::{House, key, message, request};
 
 fn good(n: usize) -> Value {
     message(&json!({"reference": format!("r{n}")}))
@@ -154,6 +157,36 @@ async fn a_store_that_goes_away_is_told_line_by_line() {
     assert_eq!(lines[0]["error"]["code"], "STORE_UNAVAILABLE");
     assert_eq!(lines[1]["error"]["code"], "INVALID_FIELD");
     assert_eq!(lines[2]["state"], "pending");
+}
+
+#[tokio::test] // REQ SE-1
+async fn a_key_that_is_for_fewer_channels_meanwhile_is_so_for_the_rest_of_a_stream() {
+    let house = House::new().await;
+    let both = Some(vec!["crm".parse().unwrap(), "null".parse().unwrap()]);
+    house.add_key("default", &KeyDoc { channels: both, ..key("shop", "producer") }).await;
+    let (lines, sent) = tokio::sync::mpsc::unbounded_channel::<Bytes>();
+    let body = stream::unfold(sent, |mut sent| async move {
+        sent.recv().await.map(|piece| (Ok::<_, std::io::Error>(piece), sent))
+    });
+    let request = request("POST", "/v1/messages/batch")
+        .header("authorization", "Bearer key-shop")
+        .header("content-type", "application/x-ndjson")
+        .body(Body::from_stream(body))
+        .unwrap();
+    let response = TowerToHyperService::new(house.router.clone()).call(request).await.unwrap();
+    let mut results = response.into_body().into_data_stream();
+    let mut told = async |line: Value| -> Value {
+        lines.send(format!("{line}\n").into()).unwrap();
+        serde_json::from_slice(&results.next().await.unwrap().unwrap()).unwrap()
+    };
+    assert_eq!(told(good(0)).await["state"], "pending");
+    let narrowed = house.call("PATCH", "/v1/keys/key_shop", r#"{"channels": ["null"]}"#).await;
+    assert_eq!(narrowed.status, StatusCode::OK, "{}", narrowed.text);
+    assert_eq!(told(good(1)).await["error"]["code"], "FORBIDDEN");
+    assert_eq!(told(message(&json!({"channel": "null", "to": "x"}))).await["state"], "pending");
+    house.call("DELETE", "/v1/keys/key_shop", "").await;
+    assert_eq!(told(good(2)).await["error"]["code"], "UNAUTHORIZED");
+    assert_eq!(house.stored().await, 2);
 }
 
 #[tokio::test]

@@ -308,7 +308,9 @@ async fn letters_are_acted_on_by_their_ids_each_on_its_own() {
     act(&house, "discard", &json!({"filter": {"colour": "red"}}))
         .await
         .refused("INVALID_FIELD", "filter.colour");
-    act(&house, "discard", &json!({"filter": {"channel": 1}})).await.refused("INVALID_FIELD", "filter");
+    act(&house, "discard", &json!({"filter": {"channel": 1}}))
+        .await
+        .refused("INVALID_FIELD", "filter.channel");
     let many = json!({"ids": vec![nobody; 1_001]});
     assert_eq!(act(&house, "discard", &many).await.code(), "BATCH_TOO_LARGE");
 }
@@ -355,20 +357,86 @@ async fn a_filter_is_counted_before_and_becomes_an_operation() {
 async fn the_same_key_from_a_hundred_requests_is_one_operation() {
     let house = House::new().await;
     dead(&house, &json!({}), "wrong").await;
-    let post = |key: &'static str, body: Value| {
-        let call = request("POST", "/v1/dead-letters/reprocess")
-            .header("authorization", "Bearer key-operator")
-            .header("idempotency-key", key);
-        house.send(call.body(body.to_string().into()).unwrap())
-    };
+    let post =
+        async |body: &Value| house.post_once("operator", "/v1/dead-letters/reprocess", body, "once").await;
     let wish = json!({"filter": {"channel": "crm"}});
-    let replies = join_all((0..100).map(|_| post("once", wish.clone()))).await;
+    let replies = join_all((0..100).map(|_| post(&wish))).await;
     let ids: BTreeSet<_> = replies.iter().map(|reply| reply.json()["id"].to_string()).collect();
     assert_eq!(ids.len(), 1);
     let replayed = replies.iter().filter(|reply| reply.header("idempotency-replayed").is_some()).count();
     assert_eq!(replayed, 99);
-    assert_eq!(post("once", json!({"filter": {}})).await.code(), "IDEMPOTENCY_CONFLICT");
+    for other in [json!({"filter": {}}), json!({"ids": ["msg_01944f3a00007000800000000000000a"]})] {
+        assert_eq!(post(&other).await.code(), "IDEMPOTENCY_CONFLICT");
+    }
     assert_eq!(house.get("/v1/operations").await.json()["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test] // REQ ML-3
+async fn letters_are_sent_again_once_under_one_key_though_they_have_died_again() {
+    let house = House::new().await;
+    let id = dead(&house, &json!({}), "wrong").await;
+    let gone = "msg_01944f3a00007000800000000000000a";
+    let post = async |verb: &str, body: &Value| {
+        house.post_once("operator", &format!("/v1/dead-letters/{verb}"), body, "once").await
+    };
+    let wish = json!({"ids": [id, gone], "note": "the receiver was fixed"});
+    let replies = join_all((0..100).map(|_| post("reprocess", &wish))).await;
+    let answers: BTreeSet<_> = replies.iter().map(|reply| reply.text.clone()).collect();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!((&replies[0].json()["done"], &replies[0].json()["skipped"]), (&json!(1), &json!(1)));
+    let replayed = replies.iter().filter(|reply| reply.header("idempotency-replayed").is_some()).count();
+    assert_eq!(replayed, 99);
+    assert_eq!(bury(&house, "wrong").await, 1);
+    assert_eq!(post("reprocess", &wish).await.text, replies[0].text);
+    assert_eq!(state(&house, &id).await, "failed", "a repeat is no new round");
+    assert_eq!(post("discard", &wish).await.code(), "IDEMPOTENCY_CONFLICT");
+    for other in [json!({"ids": [id]}), json!({"filter": {}})] {
+        assert_eq!(post("reprocess", &other).await.code(), "IDEMPOTENCY_CONFLICT");
+    }
+    let rounds = house.get(&format!("/v1/dead-letters/{id}")).await.json();
+    assert_eq!(rounds["deeds"].as_array().unwrap().len(), 1);
+    assert_eq!(house.get("/v1/operations").await.json()["items"], json!([]), "it was no operation");
+}
+
+#[tokio::test] // REQ ML-3
+async fn what_is_on_record_under_a_key_is_what_came_of_it_also_if_somebody_was_faster() {
+    let house = House::new().await;
+    let id = dead(&house, &json!({}), "wrong").await;
+    let wish = json!({"ids": [id, id]});
+    let first = house.post_once("operator", "/v1/dead-letters/reprocess", &wish, "k").await;
+    assert_eq!(first.json()["results"][1]["result"], "not_dead", "{}", first.text);
+    let again = house.post_once("operator", "/v1/dead-letters/reprocess", &wish, "k").await;
+    assert_eq!((again.header("idempotency-replayed"), &again.text), (Some("true"), &first.text));
+}
+
+#[tokio::test] // REQ DL-2
+async fn a_filter_that_there_is_not_is_named_and_an_unknown_cause_starts_nothing() {
+    let house = House::new().await;
+    dead(&house, &json!({}), "wrong").await;
+    let wrong =
+        act(&house, "reprocess", &json!({"filter": {"bogus": 1, "channel": 2, "colour": "red"}})).await;
+    for field in ["filter.bogus", "filter.channel", "filter.colour"] {
+        wrong.refused("INVALID_FIELD", field);
+    }
+    act(&house, "reprocess", &json!({"filter": []})).await.refused("INVALID_FIELD", "filter");
+    let unknown = json!({"filter": {"cause": "cause_0000000000000001"}});
+    for verb in ["reprocess", "discard"] {
+        act(&house, verb, &unknown).await.refused("INVALID_FIELD", "filter.cause");
+    }
+    assert_eq!(house.get("/v1/operations").await.json()["items"], json!([]));
+}
+
+#[tokio::test] // REQ ML-3
+async fn an_operation_on_a_cause_is_answered_again_also_when_nothing_of_the_cause_is_left() {
+    let house = House::new().await;
+    let id = dead(&house, &json!({}), "wrong").await;
+    let groups = house.get("/v1/dead-letters/groups").await.json();
+    let wish = json!({"filter": {"cause": groups["items"][0]["cause"]}});
+    let begin = async || house.post_once("operator", "/v1/dead-letters/discard", &wish, "k").await;
+    let first = begin().await;
+    assert_eq!(first.status, StatusCode::ACCEPTED, "{}", first.text);
+    act(&house, "discard", &json!({"ids": [id]})).await;
+    assert_eq!(begin().await.json()["id"], first.json()["id"]);
 }
 
 #[tokio::test] // REQ SE-1

@@ -325,6 +325,9 @@ async fn followers_are_bounded_in_number_and_make_room_when_they_leave() {
     let refused = house.get("/v1/events").await;
     assert_eq!((refused.status, refused.code().as_str()), (StatusCode::TOO_MANY_REQUESTS, "OVERLOADED"));
     assert!(refused.header("retry-after").is_some());
+    // REQ SE-1
+    let mut theirs = Stream::open(&house, "foreign", "", None).await;
+    assert!(theirs.said().await.is_some(), "others find a place all the same");
     drop(streams);
     let mut tries = 0;
     while house.door_is_full().await {

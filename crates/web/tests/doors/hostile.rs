@@ -90,7 +90,7 @@ fn attacks() -> Vec<Attack> {
 
 async fn open() -> (House, SocketAddr) {
     let patience = Duration::from_millis(200);
-    let patience = Patience { body: patience, stream: patience, test: patience, queue: patience };
+    let patience = Patience { body: patience, stream: patience, test: patience, ..Patience::default() };
     let house = House::with(setup(), patience).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -139,6 +139,15 @@ impl Store for Moody {
     fn groups(&self, tenant: Tenant, limit: usize) -> Answer<'_, Vec<Group>> {
         self.or(|store| store.groups(tenant, limit))
     }
+    fn underway(
+        &self,
+        tenant: Tenant,
+        within: Arc<[ChannelName]>,
+        until: Time,
+        limit: usize,
+    ) -> Answer<'_, Vec<Line>> {
+        self.or(|store| store.underway(tenant, within, until, limit))
+    }
     fn lines(&self, ids: Vec<MessageId>) -> Answer<'_, Vec<Line>> {
         self.or(|store| store.lines(ids))
     }
@@ -288,6 +297,7 @@ pub(crate) fn setup() -> Setup {
             unready: unready.map(str::to_owned),
             receipts: None,
             line: pombo_kernel::campaign::line::LineRules::default(),
+            suppressions: pombo_kernel::setup::Suppressions::default(),
             care: Care::default(),
         };
         (channel.name.clone(), Arc::new(channel))
@@ -404,8 +414,13 @@ impl House {
     }
 
     pub(crate) async fn post_keyed(&self, body: &Value, key: &str) -> Reply {
-        let request = request("POST", "/v1/messages")
-            .header("authorization", "Bearer key-producer")
+        self.post_once("producer", "/v1/messages", body, key).await
+    }
+
+    /// A request that may be repeated under its idempotency key.
+    pub(crate) async fn post_once(&self, who: &str, path: &str, body: &Value, key: &str) -> Reply {
+        let request = request("POST", path)
+            .header("authorization", format!("Bearer key-{who}"))
             .header("content-type", "application/json")
             .header("idempotency-key", key);
         self.send(request.body(body.to_string().into()).unwrap()).await

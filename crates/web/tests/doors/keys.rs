@@ -298,6 +298,31 @@ async fn the_last_admin_key_that_works_is_revoked_only_by_force() {
     assert_eq!(house.get("/v1/keys").await.code(), "UNAUTHORIZED");
 }
 
+#[tokio::test] // REQ SE-1
+async fn the_last_admin_key_is_made_to_expire_only_by_force() {
+    let house = House::new().await;
+    let patch = async |path: &str, end: Value| {
+        house.call("PATCH", &format!("/v1/keys/{path}"), json!({"expires_after": end}).to_string()).await
+    };
+    assert_eq!(patch("key_admin", json!("1h")).await.code(), "LAST_ADMIN_KEY");
+    assert_eq!(patch("key_operator", json!("1h")).await.status, StatusCode::OK, "others may end");
+    let other = made(&house, &json!({"role": "admin", "expires_after": "30d"})).await;
+    assert_eq!(
+        patch("key_admin", json!("31d")).await.code(),
+        "LAST_ADMIN_KEY",
+        "by then the other one has ended"
+    );
+    assert_eq!(patch("key_admin", json!("29d")).await.status, StatusCode::OK);
+    let other = other["id"].as_str().unwrap();
+    assert_eq!(patch(other, json!("1d")).await.status, StatusCode::OK, "the first one is still there then");
+    assert_eq!(patch("key_admin", json!("2d")).await.code(), "LAST_ADMIN_KEY");
+    assert_eq!(patch("key_admin", Value::Null).await.json()["expires_at"], Value::Null);
+    let forced = patch("key_admin?force=true", json!("1h")).await;
+    assert_eq!((forced.status, forced.json()["expires_at"].is_string()), (StatusCode::OK, true));
+    let label = house.call("PATCH", "/v1/keys/key_admin", r#"{"label": "x"}"#).await;
+    assert_eq!(label.status, StatusCode::OK, "what leaves its end alone is no matter");
+}
+
 #[tokio::test] // REQ ML-3
 async fn a_repeated_request_makes_one_key_and_does_not_show_it_again() {
     let house = House::new().await;

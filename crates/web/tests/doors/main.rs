@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod batch;
+mod campaigns;
 mod dead;
 mod decisions;
 mod events;
@@ -19,6 +20,7 @@ mod operate;
 mod operations;
 mod problems;
 mod receipts;
+mod recipients;
 mod server;
 mod submission;
 mod suppressions;

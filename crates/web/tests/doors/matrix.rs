@@ -10,15 +10,12 @@ use futures_util::StreamExt;
 use http::StatusCode;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use pombo_kernel::classify::Verdict;
-use pombo_kernel::lifecycle::Next;
-use pombo_kernel::message::{Attempt, AttemptFailure, AttemptOutcome, FailureReason};
 use pombo_kernel::time::Span;
-use pombo_store::{Ask, NodeId, Settlement, Store};
 use pombo_web::key::KeyDoc;
 use pombo_web::{Access, ROUTES, Role};
 use serde_json::{Value, json};
 
+use crate::dead::dead;
 use crate::house::{House, NOW, key, message, request};
 
 /// One route.
@@ -78,6 +75,20 @@ const ROWS: &[Row] = &[
     row("POST", "/v1/dead-letters/discard", OPERATE, "/v1/dead-letters/discard", r#"{"ids": ["LETTER"]}"#, Unknown, Unknown),
     row("GET", "/v1/dead-letters/{id}", LOOK, "/v1/dead-letters/LETTER", "", Unknown, Unknown),
     row("PATCH", "/v1/dead-letters/{id}", OPERATE, "/v1/dead-letters/LETTER", r#"{"to": "https://crm.example/new", "version": 1}"#, Unknown, Unknown),
+    row("GET", "/v1/campaigns", LOOK, "/v1/campaigns", "", Nothing, Nothing),
+    row("POST", "/v1/campaigns", OPERATE, "/v1/campaigns", r#"{"name": "x", "channel": "CHANNEL", "template": "TEMPLATE"}"#, Unknown, Refused),
+    row("GET", "/v1/campaigns/{id}", LOOK, "/v1/campaigns/CAMPAIGN", "", Unknown, Unknown),
+    row("PATCH", "/v1/campaigns/{id}", OPERATE, "/v1/campaigns/CAMPAIGN", r#"{"name": "x"}"#, Unknown, Unknown),
+    row("DELETE", "/v1/campaigns/{id}", OPERATE, "/v1/campaigns/CAMPAIGN", "", Unknown, Unknown),
+    row("POST", "/v1/campaigns/{id}/preview", LOOK, "/v1/campaigns/CAMPAIGN/preview", "", Unknown, Unknown),
+    row("POST", "/v1/campaigns/{id}/start", OPERATE, "/v1/campaigns/CAMPAIGN/start", "", Unknown, Unknown),
+    row("POST", "/v1/campaigns/{id}/schedule", OPERATE, "/v1/campaigns/CAMPAIGN/schedule", r#"{"at": "2030-01-01T08:00:00Z"}"#, Unknown, Unknown),
+    row("POST", "/v1/campaigns/{id}/pause", OPERATE, "/v1/campaigns/CAMPAIGN/pause", "", Unknown, Unknown),
+    row("POST", "/v1/campaigns/{id}/resume", OPERATE, "/v1/campaigns/CAMPAIGN/resume", "", Unknown, Unknown),
+    row("POST", "/v1/campaigns/{id}/cancel", OPERATE, "/v1/campaigns/CAMPAIGN/cancel", "", Unknown, Unknown),
+    row("POST", "/v1/campaigns/{id}/retry", OPERATE, "/v1/campaigns/CAMPAIGN/retry", "", Unknown, Unknown),
+    row("GET", "/v1/campaigns/{id}/recipients", LOOK, "/v1/campaigns/CAMPAIGN/recipients", "", Unknown, Unknown),
+    row("POST", "/v1/campaigns/{id}/recipients", OPERATE, "/v1/campaigns/CAMPAIGN/recipients", r#"[{"to": "x@example.com"}]"#, Unknown, Unknown),
     row("GET", "/v1/operations", LOOK, "/v1/operations", "", Nothing, Nothing),
     row("GET", "/v1/operations/{id}", LOOK, "/v1/operations/OPERATION", "", Unknown, Unknown),
     row("POST", "/v1/operations/{id}/cancel", OPERATE, "/v1/operations/OPERATION/cancel", "", Unknown, Unknown),
@@ -187,7 +198,7 @@ async fn furnished() -> (House, Nouns) {
         assert_eq!(change.label, name);
         house.add_key("default", &change).await;
     }
-    let letter = dead_letter(&house).await;
+    let letter = dead(&house, &json!({"reference": "canary"}), "canary").await;
     let message = house.created(&json!({"reference": "canary"})).await;
     house.put_template("greeting", &json!({"subject": "Hello", "text": "canary"})).await;
     let mail = json!({"from": "a@example.com", "to": "b@example.com", "subject": "canary", "text": "t"});
@@ -197,11 +208,14 @@ async fn furnished() -> (House, Nouns) {
     let operation = post(&house, "/v1/dead-letters/reprocess", &wish).await;
     let wish = json!({"kind": "email", "recipient": "canary@example.com"});
     let suppression = post(&house, "/v1/suppressions", &wish).await;
+    let wish = json!({"name": "canary", "channel": "mail", "template": "greeting"});
+    let campaign = post(&house, "/v1/campaigns", &wish).await;
     let mut nouns = BTreeMap::new();
     for (noun, name) in [
         ("LETTER", letter),
         ("MESSAGE", message),
         ("MAIL", mail["id"].as_str().unwrap().to_owned()),
+        ("CAMPAIGN", campaign["id"].as_str().unwrap().to_owned()),
         ("CHANNEL", "crm".to_owned()),
         ("TEMPLATE", "greeting".to_owned()),
         ("KEY", "key_victim".to_owned()),
@@ -220,47 +234,6 @@ async fn post(house: &House, path: &str, body: &Value) -> Value {
     let reply = house.post(path, body).await;
     assert!(reply.status.is_success(), "the house cannot be furnished: {path}: {}", reply.text);
     reply.json()
-}
-
-/// A message that failed for good.
-async fn dead_letter(house: &House) -> String {
-    let id = house.created(&json!({"reference": "canary"})).await;
-    let ask = Ask { node: NodeId(1), lane: "default".parse().unwrap(), max: 1, rates: Default::default() };
-    let claimed = house.store.claim(ask).await.unwrap().remove(0);
-    let failure = AttemptFailure {
-        verdict: Verdict::Permanent,
-        category: "invalid_recipient".into(),
-        code: Some("404".into()),
-        text: "canary".into(),
-        perhaps_sent: false,
-        rule: None,
-    };
-    let attempt = Attempt {
-        round: 1,
-        number: 1,
-        started_at: NOW,
-        finished_at: NOW,
-        outcome: AttemptOutcome::Failed,
-        failure: Some(failure),
-        next_delay: None,
-        explanation: "a permanent error is not retried".into(),
-        policy: None,
-    };
-    let mut progress = claimed.progress;
-    progress.attempts = 1;
-    progress.steps += 1;
-    let settlement = Settlement {
-        key: claimed.key,
-        attempt,
-        next: Next::Failed(FailureReason::PermanentError),
-        progress,
-        block: Default::default(),
-        vitals: Default::default(),
-        reported: false,
-        chance: 0,
-    };
-    house.store.settle(vec![settlement]).await.unwrap();
-    id
 }
 
 #[derive(Debug, PartialEq)]
@@ -352,7 +325,7 @@ fn every_route_has_its_row() {
         let row = row.unwrap_or_else(|| {
             panic!(
                 "{route:?} is not in the matrix: add a row for it to ROWS in crates/web/tests/doors/matrix.rs, with a \
-                 request that works (LETTER, MESSAGE, CHANNEL, TEMPLATE, KEY, WEBHOOK, OPERATION and SUPPRESSION stand \
+                 request that works (LETTER, MESSAGE, CAMPAIGN, CHANNEL, TEMPLATE, KEY, WEBHOOK, OPERATION and SUPPRESSION stand \
                  for things of the tenant) and with what an admin of another tenant and a key for another channel get"
             )
         });

@@ -32,6 +32,8 @@ async fn the_fields_that_are_described_are_those_that_are_read() {
     let webhook = house.post("/v1/webhooks", &json!({"url": "https://hooks.example/x"})).await.json();
     let wish = json!({"filter": {"reference": "none"}});
     let operation = house.post("/v1/dead-letters/reprocess", &wish).await.json();
+    let wish = json!({"name": "x", "channel": "mail", "template": "greeting"});
+    let campaign = house.post("/v1/campaigns", &wish).await.json();
     let document = document(&house).await;
     let mut seen = 0;
     for route in ROUTES.iter().filter(|route| route.path.starts_with("/v1/") && route.access().is_some()) {
@@ -43,6 +45,7 @@ async fn the_fields_that_are_described_are_those_that_are_read() {
             "keys" => "key_viewer",
             "webhooks" => webhook["id"].as_str().unwrap(),
             "operations" => operation["id"].as_str().unwrap(),
+            "campaigns" => campaign["id"].as_str().unwrap(),
             _ => &message,
         };
         let path = route.path.replace("{id}", noun).replace("{name}", noun);

@@ -1,10 +1,12 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
 use http::StatusCode;
+use pombo_kernel::setup::{ChannelSetup, Suppressions};
 use pombo_store::StoreError;
 use pombo_web::Patience;
 use pombo_web::problem::Code;
@@ -207,6 +209,20 @@ async fn every_code_can_be_met() {
             met.insert(reply.code());
         }
     }
+    house.put_template("greeting", &json!({"subject": "Hello", "text": "you"})).await;
+    let draft = json!({"name": "Check-ups", "channel": "mail", "template": "greeting"});
+    let draft = house.post("/v1/campaigns", &draft).await.json();
+    for verb in ["start", "pause"] {
+        let path = format!("/v1/campaigns/{}/{verb}", draft["id"].as_str().unwrap());
+        met.insert(house.post(&path, &json!({})).await.code());
+    }
+    house.post("/v1/suppressions", &json!({"kind": "email", "recipient": "ana@example.com"})).await;
+    let mut minding = setup();
+    let mail = minding.channels.get_mut("mail").unwrap();
+    *mail = Arc::new(ChannelSetup { suppressions: Suppressions::All, ..(**mail).clone() });
+    house.setup.send_replace(Arc::new(minding));
+    let mail = json!({"channel": "mail", "to": "ana@example.com", "content": {"subject": "s", "text": "t"}});
+    met.insert(house.post("/v1/messages", &mail).await.code());
     let edit = json!({"to": "https://a.example", "version": 7}).to_string();
     met.insert(house.call("PATCH", &format!("/v1/dead-letters/{id}"), edit.clone()).await.code());
     met.insert(house.post(&format!("/v1/messages/{id}/retry"), &json!({})).await.code());

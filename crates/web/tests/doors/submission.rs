@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use pombo_kernel::setup::{ChannelSetup, Suppressions};
 use pombo_store::StoreError;
 use pombo_web::Patience;
 use pombo_web::smtp::{Bounds, Manner, serve};
@@ -255,4 +256,19 @@ async fn garbage_and_floods_are_answered_within_bounds() {
     let reply = known.mail(&"0123456789\r\n".repeat(1_000_000)).await;
     assert!(reply.starts_with("552 5.3.4 "), "{reply}");
     assert_eq!(known.reply().await, "", "nobody reads a flood to its end");
+}
+
+#[tokio::test] // REQ BK-8
+async fn a_mail_to_somebody_on_the_suppression_list_is_refused_where_the_channel_minds_it() {
+    let server = open(Bounds::default()).await;
+    let entry = serde_json::json!({"kind": "email", "recipient": "b@x.example"});
+    server.house.post("/v1/suppressions", &entry).await;
+    assert!(server.known().await.mail("Subject: s\r\n\r\nt").await.starts_with("250 "));
+    let mut strict = setup();
+    let mail = strict.channels.get_mut("mail").unwrap();
+    *mail = Arc::new(ChannelSetup { suppressions: Suppressions::All, ..(**mail).clone() });
+    server.house.setup.send_replace(Arc::new(strict));
+    let reply = server.known().await.mail("Subject: s\r\n\r\nt").await;
+    assert_eq!(reply, "550 5.7.1 a recipient is on the suppression list");
+    assert_eq!(server.house.stored().await, 1);
 }

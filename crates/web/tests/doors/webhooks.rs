@@ -1,4 +1,7 @@
+use std::collections::BTreeSet;
+
 use axum::body::Body;
+use futures_util::future::join_all;
 use http::StatusCode;
 use pombo_kernel::guard::Guard;
 use pombo_kernel::message::StateName;
@@ -68,6 +71,51 @@ async fn a_webhook_is_made_and_its_secret_is_shown_once() {
         serde_json::from_str::<Value>(&record.detail).unwrap(),
         json!({"webhook": id(&made), "change": "created", "host": "crm.example"})
     );
+}
+
+#[tokio::test] // REQ ML-3
+async fn the_same_key_from_a_hundred_requests_is_one_webhook_whose_secret_is_shown_once() {
+    let house = House::new().await;
+    let (wish, at) = (json!({"url": URL, "description": "CRM"}), "/v1/webhooks");
+    let replies = join_all((0..100).map(|_| house.post_once("admin", at, &wish, "once"))).await;
+    assert!(replies.iter().all(|reply| reply.status == StatusCode::CREATED), "{replies:?}");
+    let ids: BTreeSet<_> = replies.iter().map(|reply| reply.json()["id"].to_string()).collect();
+    assert_eq!(ids.len(), 1);
+    let (first, again): (Vec<_>, Vec<_>) =
+        replies.iter().partition(|reply| reply.header("idempotency-replayed").is_none());
+    assert_eq!((first.len(), again.len()), (1, 99));
+    assert!(first[0].json()["secret"].is_string());
+    assert!(again.iter().all(|reply| reply.json().get("secret").is_none()));
+    assert_eq!(house.get(at).await.json()["items"].as_array().unwrap().len(), 1);
+
+    let other = json!({"url": "https://other.example"});
+    assert_eq!(house.post_once("admin", at, &other, "once").await.code(), "IDEMPOTENCY_CONFLICT");
+    let theirs = house.post_once("foreign", at, &wish, "once").await;
+    assert!(
+        theirs.status.is_success() && theirs.json()["id"] != first[0].json()["id"],
+        "keys are a tenant's"
+    );
+    for _ in 1..100 {
+        house.webhook(&json!({})).await;
+    }
+    let full = house.post_once("admin", at, &wish, "once").await;
+    assert_eq!(full.status, StatusCode::CREATED, "a repeat takes no place of its own: {}", full.text);
+}
+
+#[tokio::test] // REQ ML-3
+async fn a_test_under_the_same_key_is_one_message() {
+    let house = House::new().await;
+    let (one, two) = (house.webhook(&json!({})).await, house.webhook(&json!({})).await);
+    let test = async |webhook: &Value| {
+        house.post_once("operator", &format!("/v1/webhooks/{}/test", id(webhook)), &json!({}), "once").await
+    };
+    let (first, again) = (test(&one).await, test(&one).await);
+    assert_eq!(first.json(), again.json());
+    assert_eq!(
+        (first.header("idempotency-replayed"), again.header("idempotency-replayed")),
+        (None, Some("true"))
+    );
+    assert_ne!(test(&two).await.json(), first.json(), "each webhook is tested by itself");
 }
 
 #[tokio::test] // REQ SE-2

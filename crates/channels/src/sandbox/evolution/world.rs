@@ -5,6 +5,7 @@ use std::fmt;
 
 use pombo_kernel::content::phone;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::time::Time;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -74,6 +75,23 @@ impl Sent {
     }
 }
 
+/// A request to send, whatever became of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Visit {
+    pub number: String,
+    pub text: String,
+    pub started: Time,
+    /// When it was answered, or whoever made it was gone.
+    pub ended: Option<Time>,
+}
+
+/// Leaves out whom it was for and what it said.
+impl fmt::Debug for Visit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Visit({} to {:?})", self.started, self.ended)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
     /// Well-formed requests to send, whatever became of them.
@@ -94,6 +112,7 @@ pub(super) struct World {
     pub(super) outage: bool,
     pub(super) hook: Option<Hook>,
     pub(super) sent: Vec<Sent>,
+    pub(super) visits: Vec<Visit>,
     pub(super) malformed: u64,
     pub(super) receipts: u64,
     pub(super) receipts_failed: u64,
@@ -111,6 +130,7 @@ impl World {
             outage: false,
             hook: options.hook.clone(),
             sent: Vec::new(),
+            visits: Vec::new(),
             malformed: 0,
             receipts: 0,
             receipts_failed: 0,
@@ -132,6 +152,13 @@ impl World {
             receipts_failed: self.receipts_failed,
             connections: self.connections,
         }
+    }
+
+    /// Notes a request to send; which one it is of all.
+    pub(super) fn visited(&mut self, body: &Value, started: Time) -> usize {
+        let word = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
+        self.visits.push(Visit { number: word("number"), text: word("text"), started, ended: None });
+        self.visits.len() - 1
     }
 
     /// Counts a request, and says the how many-th it is for this number.

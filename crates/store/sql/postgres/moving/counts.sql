@@ -8,7 +8,11 @@ UNION ALL SELECT 'ordered', count(*) FROM ordered
 UNION ALL SELECT 'expiry', count(*) FROM expiry
 UNION ALL SELECT 'idempotency', count(*) FROM idempotency
 UNION ALL SELECT 'block', count(*) FROM block
-UNION ALL SELECT 'tally', count(*) FROM (SELECT DISTINCT hour, tenant, channel, what FROM tally) AS counted
+UNION ALL SELECT 'tally', count(*) FROM (
+  SELECT hour, tenant, channel, what FROM tally
+  UNION SELECT hour, tenant, channel, what FROM tally_added
+  UNION SELECT 0, tenant, channel, what FROM tally_added
+) AS counted
 UNION ALL SELECT 'receipt', count(*) FROM receipt
 UNION ALL SELECT 'delivery', count(*) FROM delivery
 UNION ALL SELECT 'cause', count(*) FROM cause
@@ -18,6 +22,8 @@ UNION ALL SELECT 'template', count(*) FROM template
 UNION ALL SELECT 'blob', count(*) FROM blob
 UNION ALL SELECT 'blob_use', count(*) FROM blob_use
 UNION ALL SELECT 'doc', count(*) FROM doc
+UNION ALL SELECT 'roster', count(*) FROM roster
+UNION ALL SELECT 'recipient', count(*) FROM recipient
 UNION ALL SELECT 'aside', (SELECT count(*) FROM inbox) + (SELECT count(*) FROM command) + (SELECT count(*) FROM refused)
   + (SELECT count(*) FROM channel) + (SELECT count(*) FROM app)
 UNION ALL SELECT 'audit', count(*) FROM audit

@@ -18,5 +18,7 @@ UNION ALL SELECT 'template', count(*) FROM template
 UNION ALL SELECT 'blob', count(*) FROM blob
 UNION ALL SELECT 'blob_use', count(*) FROM blob_use
 UNION ALL SELECT 'doc', count(*) FROM doc
+UNION ALL SELECT 'roster', count(*) FROM roster
+UNION ALL SELECT 'recipient', count(*) FROM recipient
 UNION ALL SELECT 'aside', count(*) FROM meta WHERE name GLOB 'aside/*'
 UNION ALL SELECT 'audit', count(*) FROM audit

@@ -110,6 +110,40 @@ fn an_error_of_what_was_sent_ahead_is_told_by_the_next_call_whatever_it_is() {
 }
 
 #[test]
+fn answers_of_any_length_do_not_keep_what_follows_them_from_being_prepared() {
+    const MANY: &str = "SELECT repeat('x', 100) FROM generate_series(1, 50000)";
+    let database = Cluster::shared().database();
+    for parameters in ["", "pooler=transaction"] {
+        let mut link = Link::open(&driver(), &target(&database, parameters), Kind::Owner).unwrap();
+        link.patience = Duration::from_secs(3);
+        link.pipeline(link.begin()).unwrap();
+        link.query(MANY, Vec::new()).unwrap();
+        // New: what is sent ahead, then what comes after that, then both.
+        for (now, ahead) in [
+            (MANY, "SELECT 1"),
+            (MANY, MANY),
+            ("SELECT repeat('y', 100) FROM generate_series(1, 50000)", MANY),
+            ("SELECT repeat('z', 100) FROM generate_series(1, 50000)", "SELECT 2"),
+        ] {
+            let rows = link.query_ahead((now, Vec::new()), vec![(ahead, Vec::new())]);
+            assert_eq!(rows.map(|rows| rows.len()), Ok(50_000), "{parameters} {now} {ahead}");
+        }
+        link.query("COMMIT", Vec::new()).unwrap();
+    }
+}
+
+#[test] // fault 43
+fn what_a_transaction_that_failed_ahead_is_ended_with_reaches_the_server_even_if_it_is_new() {
+    let database = Cluster::shared().database();
+    let link = Link::open(&driver(), &target(&database, ""), Kind::Owner).unwrap();
+    link.pipeline(link.begin()).unwrap();
+    link.query_ahead(("SELECT 1", Vec::new()), vec![("SELECT 1 / 0", Vec::new())]).unwrap();
+    let told = link.query("ROLLBACK", Vec::new()).unwrap_err();
+    assert_eq!(told, StoreError::Unavailable("wrong data (22012)".to_owned()));
+    assert_eq!(link.query("SELECT 1", Vec::new()).unwrap().len(), 1);
+}
+
+#[test]
 fn settings_reach_every_session_also_behind_a_pooler() {
     let database = Cluster::shared().database();
     let settings = "SELECT current_setting(name) FROM unnest(ARRAY['search_path', 'statement_timeout',

@@ -1,4 +1,4 @@
-//! Cleaning: dead rows, months that come and go, counters of the past, and a word to whoever is in the way.
+//! Cleaning: dead rows, months that come and go, counters to add up, and a word to whoever is in the way.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,14 +16,15 @@ use crate::rows::members;
 /// What is written and deleted all the time, with how many dead rows are too many if hardly any other is there.
 ///
 /// Autovacuum comes once a minute at best; a burst makes a million dead rows in that time.
-const LIVE: [(&str, i64); 12] = [
+const LIVE: [(&str, i64); 13] = [
     ("ready", 5_000),
     ("ordered", 5_000),
     ("expiry", 5_000),
     ("inbox", 5_000),
     ("command", 5_000),
     ("claim", 250),
-    ("tally", 2_000),
+    ("tally_added", 2_000),
+    ("cause_added", 2_000),
     ("flow", 1_000),
     ("node", 1_000),
     ("office", 1_000),
@@ -58,10 +59,8 @@ const REST_MAX: Span = Span::from_mins(1);
 
 const HOLDERS_EVERY: Span = Span::from_mins(1);
 const MONTHS_EVERY: Span = Span::from_hours(1);
-const FOLD_EVERY: Span = Span::from_mins(10);
+const FOLD_EVERY: Span = Span::from_secs(5);
 const BLOBS_AT_ONCE: usize = 100;
-/// Whoever counts for an hour that ended longer ago than this has a clock that is wrong.
-const HOURS_KEPT: i64 = 2;
 
 /// What was done when, by the database's clock.
 pub(super) struct Chores {
@@ -109,7 +108,7 @@ impl Chores {
             }
         }
         if again(&mut self.folded, FOLD_EVERY, now) {
-            told("counters of the past could not be added up", link, fold(link, now))?;
+            told("counters could not be added up", link, fold(link))?;
         }
         Ok(())
     }
@@ -287,11 +286,9 @@ fn make_months(link: &Link, now: Time) -> Result<(), StoreError> {
     if migrate::owns(link)? { migrate::make_months(link, now) } else { Ok(()) }
 }
 
-/// Adds up the counters of hours past, and of processes that are gone, into one row for each counter.
-pub(super) fn fold(link: &Link, now: Time) -> Result<(), StoreError> {
-    let hour = i32::try_from(now.hour() - HOURS_KEPT).unwrap_or(i32::MAX);
-    let steps = vec![(sql!("tally_fold"), vec![hour.into()]), (sql!("cause_fold"), Vec::new())];
-    as_engine(link, steps).map(drop)
+/// Adds up what groups have added to the counters, so that whoever reads them has little to add.
+pub(super) fn fold(link: &Link) -> Result<(), StoreError> {
+    as_engine(link, vec![(sql!("tally_fold"), Vec::new()), (sql!("cause_fold"), Vec::new())]).map(drop)
 }
 
 /// Drops whole months that ended long enough ago and of which everything is finished: with the messages, their

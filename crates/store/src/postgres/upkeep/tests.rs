@@ -334,37 +334,42 @@ fn who_is_in_the_way_of_cleaning_is_named() {
 }
 
 #[test]
-fn counters_of_the_past_become_one_and_keep_their_sum() {
+fn what_was_added_to_counters_is_added_up_once_however_many_do_it() {
     let world = World::new();
-    let link = world.link(Kind::Chores);
-    let now = Time::from_millis(1_700_000_000_000);
-    let hour = i32::try_from(now.hour()).unwrap();
-    link.query("INSERT INTO slot VALUES (1, 1, 9000000000000000), (2, 2, 0)", Vec::new()).unwrap();
-    link.query(
-        "INSERT INTO tally (hour, slot, count, what, tenant, channel)
-         SELECT h, s, 10 * s, 1, 'default', 'crm' FROM unnest(ARRAY[0, $1 - 5, $1]) h, generate_series(1, 3) s",
-        vec![hour.into()],
-    )
-    .unwrap();
-    link.script(
-        "INSERT INTO cause_count (tenant, cause, slot, count)
-         SELECT 'default', cause, slot, 10 - slot * 10 FROM generate_series(7, 8) AS cause, generate_series(1, 3) AS slot",
-    )
-    .unwrap();
-    for _ in 0..2 {
-        chores::fold(&link, now).unwrap();
-        let rows = link.query("SELECT hour, slot, count FROM tally ORDER BY hour, slot", Vec::new()).unwrap();
-        let rows: Vec<(i32, i16, i64)> =
-            rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
-        let kept = (hour, 1i16..=3);
-        let mut expected = vec![(0, -1, 50), (0, 1, 10), (hour - 5, -1, 60)];
-        expected.extend(kept.1.map(|slot| (kept.0, slot, 10 * i64::from(slot))));
-        assert_eq!(rows, expected);
-        let rows = link.query("SELECT cause, slot, count FROM cause_count ORDER BY cause, slot", Vec::new());
-        let rows: Vec<(i64, i16, i64)> =
-            rows.unwrap().iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
-        assert_eq!(rows, [(7, -1, -30), (7, 1, 0), (8, -1, -30), (8, 1, 0)]);
-    }
+    let links = [(); 2].map(|()| world.link(Kind::Chores));
+    let link = &links[0];
+    let add = |what: i16, causes: i64| {
+        let tally = "INSERT INTO tally_added (hour, count, what, tenant, channel)
+            SELECT 500000 + n % 2, n, $1, 'default', 'crm' FROM generate_series(1, 10) n";
+        link.query(tally, vec![what.into()]).unwrap();
+        let causes = vec![causes.into()];
+        let letters = "INSERT INTO cause_added (cause, count, tenant)
+            SELECT n, 3 - n, 'default' FROM generate_series(1, $1) n, generate_series(1, 2)";
+        link.query(letters, causes).unwrap();
+    };
+    let fold = || {
+        thread::scope(|scope| {
+            for link in &links {
+                scope.spawn(|| chores::fold(link).unwrap());
+            }
+        });
+    };
+    add(1, 2);
+    fold();
+    add(1, 4);
+    add(2, 0);
+    fold();
+    fold();
+    let rows = link.query("SELECT hour, what, count FROM tally ORDER BY hour, what", Vec::new()).unwrap();
+    let rows: Vec<(i32, i16, i64)> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+    let sums =
+        [(0, 1, 110), (0, 2, 55), (500_000, 1, 60), (500_000, 2, 30), (500_001, 1, 50), (500_001, 2, 25)];
+    assert_eq!(rows, sums);
+    let rows = link.query("SELECT cause, count FROM cause_count ORDER BY cause", Vec::new()).unwrap();
+    let rows: Vec<(i64, i64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(rows, [(1, 8), (2, 4), (3, 0), (4, -2)]);
+    let left = "SELECT (SELECT count(*) FROM tally_added) + (SELECT count(*) FROM cause_added)";
+    assert_eq!(one::<i64>(&link.query(left, Vec::new()).unwrap()), 0);
 }
 
 /// A message of that time, with the outcome of its last step, if there was any.

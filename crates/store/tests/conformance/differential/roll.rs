@@ -9,12 +9,13 @@ use pombo_kernel::dice::Dice;
 use pombo_kernel::flow::Rate;
 use pombo_kernel::message::{Actor, Body, Draft, FailureReason, Idempotency, Priority, QueueName};
 use pombo_kernel::name::Tenant;
-use pombo_kernel::time::Span;
+use pombo_kernel::time::{Span, Time};
 use pombo_store::audit::Event;
 use pombo_store::dead::Act;
 use pombo_store::shelf::{Expect, Leaf, Pick, Shelf, Shelve, Wanted};
 use pombo_store::{Place, Vitals, transition};
 
+use super::campaigns::{CAMPAIGNS, Move};
 use crate::world::{self, End, START};
 
 const COMMANDS: usize = 60;
@@ -29,7 +30,7 @@ const TOPICS: [Option<&str>; 3] = [None, Some("t"), Some("t\0")];
 #[derive(Clone, Debug)]
 pub(super) enum Command {
     Accept(Vec<Wish>),
-    Claim { node: i64, lane: usize, max: usize, bounded: bool },
+    Claim { node: i64, lane: usize, max: usize, bounded: bool, lined: bool },
     Settle(Vec<Ending>),
     Examine { place: Place, change: BlockChange, vitals: Vitals },
     Report { channel: &'static str, id: usize, delivery: Delivery },
@@ -45,6 +46,7 @@ pub(super) enum Command {
     TakeOver { node: i64, max: usize },
     PutTemplate { tenant: usize, name: &'static str, text: &'static str },
     Shelve(Vec<Shelve>),
+    Campaign(Move),
     Pass { secs: u64 },
     Commit,
     Reopen,
@@ -58,30 +60,39 @@ pub(super) struct Wish {
     pub(super) expires_in: Option<i64>,
 }
 
+impl Wish {
+    /// The draft, if it is accepted at that time.
+    pub(super) fn at(&self, now: Time) -> Draft {
+        let at = |secs: i64| Time::from_millis(now.millis() + 1_000 * secs);
+        Draft { send_at: self.send_in.map(at), expires_at: self.expires_in.map(at), ..self.draft.clone() }
+    }
+}
+
 /// How one of the claims ends.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     pub(super) which: usize,
     pub(super) end: End,
     pub(super) vitals: Vitals,
+    pub(super) chance: u64,
 }
 
 pub(super) struct Roll(pub(super) Dice);
 
 impl Roll {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.0.below(bound as u64)).unwrap()
     }
 
-    fn secs(&mut self, bound: u64) -> u64 {
+    pub(super) fn secs(&mut self, bound: u64) -> u64 {
         self.0.below(bound)
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(super) fn one_in(&mut self, n: u64) -> bool {
         self.0.below(n) == 0
     }
 
-    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+    pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())].clone()
     }
 
@@ -97,13 +108,13 @@ impl Roll {
         }
     }
 
-    fn wish(&mut self) -> Wish {
+    pub(super) fn wish(&mut self) -> Wish {
         let queue = QueueName {
             tenant: self.pick(&[TENANTS[0], TENANTS[0], TENANTS[0], TENANTS[1]]).parse().unwrap(),
             lane: self.pick(&[LANES[0], LANES[0], LANES[1]]).parse().unwrap(),
             channel: self.pick(&["crm", "crm", "mail"]).parse().unwrap(),
             destination: self.pick(&["a", "a", "b"]).into(),
-            campaign: self.one_in(6).then(|| "spring".parse().unwrap()),
+            campaign: self.one_in(6).then(|| CAMPAIGNS[0].parse().unwrap()),
         };
         let idempotency = self.one_in(4).then(|| Idempotency {
             key: self.pick(&["k1", "k2", "k3"]).into(),
@@ -163,7 +174,8 @@ impl Roll {
     }
 
     fn ending(&mut self) -> Ending {
-        Ending { which: self.below(1_000), end: self.end(), vitals: self.vitals() }
+        let (which, end, vitals) = (self.below(1_000), self.end(), self.vitals());
+        Ending { which, end, vitals, chance: self.0.next_u64() }
     }
 
     /// What a reader of documents asks for.
@@ -214,13 +226,14 @@ impl Roll {
     }
 
     fn command(&mut self) -> Command {
-        match self.below(100) {
+        match self.below(115) {
             0..24 => Command::Accept(self.together().map(|_| self.wish()).collect()),
             24..40 => Command::Claim {
                 node: self.node(),
                 lane: self.pick(&[0, 0, 1]),
                 max: self.pick(&[0, 1, 2, 3, 20, 40]),
                 bounded: self.one_in(3),
+                lined: self.one_in(3),
             },
             40..43 => Command::Report {
                 channel: self.pick(&["crm", "crm", "mail"]),
@@ -254,7 +267,8 @@ impl Roll {
             },
             83..89 => Command::Pass { secs: self.pick(&[0, 1, 1, 5, 10, 30, 30, 90]) },
             89..97 => Command::Commit,
-            _ => Command::Reopen,
+            97..100 => Command::Reopen,
+            _ => Command::Campaign(self.campaign_move()),
         }
     }
 
@@ -279,6 +293,9 @@ impl Roll {
     /// Mostly one step after another; now and then a crowd of one kind, so that queues grow long.
     pub(super) fn commands(&mut self) -> Vec<Command> {
         let mut commands = Vec::new();
+        if self.one_in(2) {
+            commands.extend(self.campaign_under_way().map(Command::Campaign));
+        }
         while commands.len() < COMMANDS {
             match self.command() {
                 Command::Accept(wishes) if self.one_in(12) => {

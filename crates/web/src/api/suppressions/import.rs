@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::{Query, Wish, filters};
+use crate::api::csv::quoted;
 use crate::api::fields::Fields;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
@@ -76,7 +77,7 @@ pub(crate) async fn import(call: Call) -> Result<Response, Problem> {
         let line = timeout(patience, lines.next()).await.map_err(|_| body::too_slow())??;
         if line.is_none() || wishes.len() == GROUP {
             let group = std::mem::take(&mut wishes);
-            door.still_knows(&caller).await?;
+            door.still_knows(&caller).await?.may_use_all()?;
             for shelved in door.store().shelve(group).await? {
                 match shelved {
                     Shelved::Done { .. } => told.added += 1,
@@ -227,10 +228,7 @@ fn cells(line: &str) -> Result<Vec<String>, String> {
 
 /// An entry as an export shows it.
 pub(super) fn csv_line(it: &Suppression) -> String {
-    let quoted = |text: &str| match text.contains([',', '"', '\r', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    };
+    let quoted = |text: &str| quoted(text).into_owned();
     let cells = [
         it.id.clone(),
         it.kind.to_string(),

@@ -293,6 +293,7 @@ fn setup(kind: ChannelKind) -> Setup {
         attempt_timeout: pombo_kernel::time::Span::from_secs(30),
         unready: None,
         line: pombo_kernel::campaign::line::LineRules::default(),
+        suppressions: pombo_kernel::setup::Suppressions::default(),
         care: Care { breaker: breaker::Limits::default(), ..Care::default() },
         receipts: None,
     };

@@ -259,6 +259,22 @@ async fn processing_takes_ten_at_most_and_ends_when_nobody_sends() {
 }
 
 #[tokio::test] // REQ IN-3
+async fn processing_finds_what_has_waited_longest_however_much_has_come_since() {
+    let house = furnished_house_with(Patience { queue: Duration::ZERO, ..Patience::default() }).await;
+    for _ in 0..2 {
+        enqueue(&house, &[], &arguments(&json!({}))).await;
+    }
+    let later = (NOW + Span::from_hours(1)).to_string();
+    let mail = json!({"channel": "relay", "to": "b@x.example", "send_at": later,
+                      "content": {"from": "a@x.example", "subject": "s", "text": "t"}});
+    for _ in 0..4 {
+        let batch = house.post("/v1/messages/batch", &json!(vec![mail.clone(); 200])).await.json();
+        assert!(batch["items"].as_array().unwrap().iter().all(|it| it["state"] == "pending"), "{batch}");
+    }
+    assert_eq!(process(&house).await["pending"], 2);
+}
+
+#[tokio::test] // REQ IN-3
 async fn a_store_that_is_away_or_busy_is_told_with_its_status() {
     let house = furnished_house().await;
     for (mood, status, code) in

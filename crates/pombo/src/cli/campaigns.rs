@@ -1,0 +1,659 @@
+//! `pombo campaigns`: one template to many people, from a list to a report.
+
+mod lists;
+mod view;
+mod watch;
+
+use std::io::{IsTerminal, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use http::Method;
+use pombo_kernel::time::{Clock as _, Time};
+use serde_json::{Map, Value, json};
+
+use self::lists::{Failed, List, Source};
+use super::dead::agreed;
+use super::operations::{Bar, ended, number, word};
+use super::out;
+use super::templates::Filling;
+use super::{Shared, Trouble, when};
+use crate::client::{Client, ClientError, Payload};
+use crate::clock::SystemClock;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List campaigns, the newest first
+    #[command(after_help = "Examples:
+  pombo campaigns list --state running
+  pombo campaigns list --all --json")]
+    List {
+        /// draft, scheduled, running, paused, completed or cancelled
+        #[arg(long)]
+        state: Option<String>,
+        #[command(flatten)]
+        page: Page,
+    },
+    /// Make a campaign, with its list if one is given
+    #[command(after_help = "Examples:
+  pombo campaigns create --name Natal --channel whatsapp --template natal clientes.csv
+  pombo campaigns create --name Natal --channel whatsapp --template natal --csv clientes.csv --to celular --var loja=Centro
+  pombo campaigns create --name Aviso --channel mail --template aviso --json-file people.ndjson --min 5 --max 10 --start
+  export-people | pombo campaigns create --name Aviso --channel mail --template aviso --csv - --schedule '2026-12-01 09:00'
+
+The list is CSV with a heading, a JSON array, or one JSON object a line. The column or member `to` (or phone, telefone,
+celular, whatsapp, email, …) is the address; the others are variables of the template. A list that cannot be used
+creates nothing. Lines by which nobody can be written to are told, kept in the report, and left out.")]
+    Create(Box<Create>),
+    /// Add people to a campaign's list; whoever is there already is not added again
+    #[command(after_help = "An upload that broke off is simply repeated.
+
+Examples:
+  pombo campaigns add cmp_… late.csv
+  pombo campaigns add cmp_… - --format ndjson < late.ndjson")]
+    Add {
+        /// The campaign's id: cmp_…
+        id: String,
+        #[command(flatten)]
+        list: List,
+    },
+    /// Change a campaign's name, pace, hours or limit of failures
+    #[command(after_help = "Examples:
+  pombo campaigns set cmp_… --min 30 --max 60
+  pombo campaigns set cmp_… --window 09:00-18:00 --days mon,tue,wed,thu,fri
+  pombo campaigns set cmp_… --no-window")]
+    Set {
+        /// The campaign's id: cmp_…
+        id: String,
+        #[arg(long)]
+        name: Option<String>,
+        #[command(flatten)]
+        pace: Pace,
+        /// Send at any hour
+        #[arg(long, conflicts_with = "window")]
+        no_window: bool,
+    },
+    /// What it would do: counts, time, and some messages as they would be sent; nothing is changed
+    Preview {
+        /// The campaign's id: cmp_…
+        id: String,
+    },
+    /// Start it
+    #[command(after_help = "On a terminal you are shown what it will do, and asked.
+
+Examples:
+  pombo campaigns start cmp_…
+  pombo campaigns start cmp_… --yes && pombo campaigns watch cmp_…")]
+    Start {
+        /// The campaign's id: cmp_…
+        id: String,
+        /// Show what it would do, and do not start it
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Start it later
+    #[command(after_help = "Examples:
+  pombo campaigns schedule cmp_… '2026-12-01 09:00'           in this machine's time zone
+  pombo campaigns schedule cmp_… 2026-12-01T09:00:00-03:00")]
+    Schedule {
+        /// The campaign's id: cmp_…
+        id: String,
+        /// When
+        #[arg(value_parser = when::typed)]
+        at: Time,
+    },
+    /// Let nothing more set out; a message that is on its way arrives
+    Pause {
+        /// The campaign's id: cmp_…
+        id: String,
+        /// Why, for whoever looks
+        #[arg(long)]
+        note: Option<String>,
+    },
+    /// Let a paused campaign go on, with fresh time limits
+    Resume {
+        /// The campaign's id: cmp_…
+        id: String,
+    },
+    /// End it for good; whoever was not written to is not
+    Cancel {
+        /// The campaign's id: cmp_…
+        id: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Go on with those who are pending, or also with those whose message failed
+    #[command(after_help = "Examples:
+  pombo campaigns retry cmp_…
+  pombo campaigns retry cmp_… --failed
+
+Failed messages get a new round of attempts, at the campaign's pace; it comes back once all of them wait for it. See
+first why they failed: pombo campaigns recipients cmp_… --state failed")]
+    Retry {
+        /// The campaign's id: cmp_…
+        id: String,
+        /// Also those whose message failed
+        #[arg(long)]
+        failed: bool,
+    },
+    /// Show one campaign
+    Show {
+        /// The campaign's id: cmp_…
+        id: String,
+    },
+    /// Follow a campaign to its end; Ctrl-C leaves it running
+    #[command(after_help = "On a terminal a bar, in a pipe a line (with --json an object) for every change.
+Exit 0 once it is completed; 1 if it was cancelled, or stopped by itself and needs somebody. While an operator has
+paused it, it is waited for.
+
+Example:
+  pombo campaigns watch cmp_…")]
+    Watch {
+        /// The campaign's id: cmp_…
+        id: String,
+    },
+    /// List the people of a campaign, each with what became of them
+    #[command(after_help = "Examples:
+  pombo campaigns recipients cmp_… --state failed
+  pombo campaigns recipients cmp_… --all --json > people.ndjson")]
+    Recipients {
+        /// The campaign's id: cmp_…
+        id: String,
+        /// pending, queued, sent, failed, cancelled, suppressed or invalid
+        #[arg(long)]
+        state: Option<String>,
+        #[command(flatten)]
+        page: Page,
+    },
+    /// Write everybody with what became of them as CSV: to a file, or to standard output
+    #[command(after_help = "Examples:
+  pombo campaigns report cmp_… report.csv
+  pombo campaigns report cmp_… | head")]
+    Report {
+        /// The campaign's id: cmp_…
+        id: String,
+        /// The file [default: standard output]
+        file: Option<PathBuf>,
+    },
+    /// Remove a draft that never began, with its list
+    Remove {
+        /// The campaign's id: cmp_…
+        id: String,
+    },
+}
+
+/// How much of a list.
+#[derive(Debug, Args)]
+pub(crate) struct Page {
+    /// Most to list
+    #[arg(long, default_value_t = 50, conflicts_with = "all")]
+    limit: usize,
+    /// Everything, page by page
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// What people call it
+    #[arg(long)]
+    name: String,
+    /// The channel that it goes through
+    #[arg(long)]
+    channel: String,
+    /// The template that it says; its latest version is kept for the whole campaign
+    #[arg(long)]
+    template: String,
+    #[command(flatten)]
+    people: lists::People,
+    #[command(flatten)]
+    filling: Filling,
+    #[command(flatten)]
+    pace: Pace,
+    /// The lane that works on it [default: that of the type send_bulk_messages]
+    #[arg(long)]
+    lane: Option<String>,
+    /// Give a message up that is still unsent so long after its turn came, for example 2h
+    #[arg(long, value_name = "SPAN")]
+    expires_after: Option<String>,
+    /// An id of your own for this request, so that it makes one campaign however often it is sent
+    #[arg(long, value_name = "ID")]
+    idempotency_key: Option<String>,
+    /// Start it as soon as its list is there
+    #[arg(long, conflicts_with = "schedule")]
+    start: bool,
+    /// Start it then, for example '2026-12-01 09:00'
+    #[arg(long, value_name = "TIME", value_parser = when::typed)]
+    schedule: Option<Time>,
+    /// Do not ask before it starts
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// How fast, and when.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Pace {
+    /// Shortest wait from the end of one send to the start of the next, in seconds, at least 3 [default: 15]
+    #[arg(long, value_name = "SECONDS", visible_alias = "throttle-min")]
+    min: Option<f64>,
+    /// Longest such wait [default: 25]
+    #[arg(long, value_name = "SECONDS", visible_alias = "throttle-max")]
+    max: Option<f64>,
+    /// Hours in which it sends, for example 08:00-20:00
+    #[arg(long, value_name = "HOURS")]
+    window: Option<String>,
+    /// Days on which it sends, for example mon,tue,wed,thu,fri [default: all]
+    #[arg(long, value_name = "DAYS", value_delimiter = ',', requires = "window")]
+    days: Option<Vec<String>>,
+    /// Whose clock the hours are read from [default: America/Sao_Paulo]
+    #[arg(long, value_name = "ZONE", requires = "window")]
+    time_zone: Option<String>,
+    /// Dates on which it does not send, for example 2026-12-25,2027-01-01
+    #[arg(long, value_name = "DATES", value_delimiter = ',', requires = "window")]
+    holidays: Option<Vec<String>>,
+    /// It pauses by itself when this share of its last sends failed, for example 0.2, or `never` [default: 0.5]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    max_failure_rate: Option<Share>,
+}
+
+/// A share of failures; none for whatever the share.
+#[derive(Clone, Copy, Debug)]
+struct Share(Option<f64>);
+
+fn share(text: &str) -> Result<Share, String> {
+    match text {
+        "never" => Ok(Share(None)),
+        text => text
+            .parse()
+            .map(|share| Share(Some(share)))
+            .map_err(|_| "write for example 0.2, or never".to_owned()),
+    }
+}
+
+impl Pace {
+    /// As the API wants it; what was not said is left out.
+    fn document(&self) -> Map<String, Value> {
+        let window = self.window.as_ref().map(|hours| {
+            let parts = [
+                ("hours", json!(hours)),
+                ("days", json!(self.days)),
+                ("time_zone", json!(self.time_zone)),
+                ("holidays", json!(self.holidays)),
+            ];
+            Value::Object(said(parts))
+        });
+        let mut pace = said([
+            ("throttle_min_seconds", json!(self.min)),
+            ("throttle_max_seconds", json!(self.max)),
+            ("window", json!(window)),
+        ]);
+        pace.extend(self.max_failure_rate.map(|Share(share)| ("max_failure_rate".to_owned(), json!(share))));
+        pace
+    }
+}
+
+fn said<const N: usize>(parts: [(&str, Value); N]) -> Map<String, Value> {
+    let said = parts.into_iter().filter(|(_, value)| !value.is_null());
+    said.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
+    perform(verb, shared)
+        .await
+        .map_err(|trouble| Trouble { hint: trouble.hint.as_deref().map(spoken), ..trouble })
+}
+
+/// A hint for whoever writes requests, for whoever types commands.
+fn spoken(hint: &str) -> String {
+    const WORDS: [(&str, &str); 3] = [
+        ("to=COLUMN", "--to COLUMN"),
+        ("encoding=latin1", "--encoding latin1"),
+        ("`{\"failed\": true}` to /retry", "`pombo campaigns retry ID --failed`"),
+    ];
+    WORDS.iter().fold(hint.to_owned(), |hint, (said, typed)| hint.replace(said, typed))
+}
+
+async fn perform(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
+    let client = shared.client()?;
+    match verb {
+        Verb::List { state, page } => {
+            let state = state.map(|state| ("state", state));
+            let mut table = view::campaigns();
+            let more = pages(&client, "/v1/campaigns", state, &page, |it| match shared.json {
+                true => out::object(it),
+                false => view::campaign_row(&mut table, it),
+            });
+            let more = more.await?;
+            view::print(&table, "no campaign matches", more, shared);
+            Ok(())
+        }
+        Verb::Create(args) => create(&client, *args, shared).await,
+        Verb::Add { id, list } => {
+            let source = list.open()?;
+            let file = source.name().to_owned();
+            let told =
+                lists::upload(&client, &id, source).await.map_err(|failed| cut_off(failed, &id, &file))?;
+            view::listed(&told, shared);
+            Ok(())
+        }
+        Verb::Set { id, name, pace, no_window } => {
+            let mut changes = pace.document();
+            if let Some(name) = name {
+                changes.insert("name".to_owned(), json!(name));
+            }
+            if no_window {
+                changes.insert("window".to_owned(), Value::Null);
+            }
+            if changes.is_empty() {
+                return Err(
+                    Trouble::usage("nothing to change").hint("say what, for example --min 30 --max 60")
+                );
+            }
+            let payload = Payload::json(&Value::Object(changes));
+            let answer = client.call(Method::PATCH, &path(&id), payload).await?;
+            view::show(&client.parse(&answer)?, now(), shared);
+            Ok(())
+        }
+        Verb::Preview { id } | Verb::Start { id, dry_run: true, .. } => {
+            let preview = act(&client, &id, "preview", json!({})).await?;
+            match shared.json {
+                true => out::document(&preview),
+                false => view::preview(&preview, now()),
+            }
+            Ok(())
+        }
+        Verb::Start { id, yes, .. } => {
+            if !yes && !may_start(&client, &id).await? {
+                out::note("nothing was started");
+                return Ok(());
+            }
+            told(&act(&client, &id, "start", json!({})).await?, shared)
+        }
+        Verb::Schedule { id, at } => told(&act(&client, &id, "schedule", json!({"at": at})).await?, shared),
+        Verb::Pause { id, note } => {
+            let wish = Value::Object(said([("note", json!(note))]));
+            told(&act(&client, &id, "pause", wish).await?, shared)
+        }
+        Verb::Resume { id } => told(&act(&client, &id, "resume", json!({})).await?, shared),
+        Verb::Cancel { id, yes } => {
+            if !yes && asked() {
+                let campaign = client.get(&path(&id)).await?;
+                out::note(format!("{}; to cancel it is final", view::progress(&campaign)));
+                if !agreed() {
+                    out::note("nothing was changed");
+                    return Ok(());
+                }
+            }
+            told(&act(&client, &id, "cancel", json!({})).await?, shared)
+        }
+        Verb::Retry { id, failed } => {
+            let answer = act(&client, &id, "retry", json!({"failed": failed})).await?;
+            let Some(operation) = answer["operation_id"].as_str() else { return told(&answer, shared) };
+            let bar = Bar::new(shared.json);
+            let ended = ended(&client, operation, &bar).await;
+            bar.clear();
+            if !shared.json {
+                out::note(format!("a new round for {} that failed", number(&ended?, "done")));
+            }
+            let mut campaign = client.get(&path(&id)).await?;
+            campaign["operation_id"] = json!(operation);
+            told(&campaign, shared)
+        }
+        Verb::Show { id } => {
+            view::show(&client.get(&path(&id)).await?, now(), shared);
+            Ok(())
+        }
+        Verb::Watch { id } => watch::watch(&client, &id, shared).await,
+        Verb::Recipients { id, state, page } => {
+            let state = state.map(|state| ("state", state));
+            let mut table = view::recipients();
+            let path = format!("{}/recipients", path(&id));
+            let more = pages(&client, &path, state, &page, |it| match shared.json {
+                true => out::object(it),
+                false => view::recipient_row(&mut table, it),
+            });
+            let more = more.await?;
+            view::print(&table, "nobody matches", more, shared);
+            Ok(())
+        }
+        Verb::Report { id, file } => report(&client, &id, file.as_deref(), shared).await,
+        Verb::Remove { id } => {
+            client.call(Method::DELETE, &path(&id), Payload::default()).await?;
+            match shared.json {
+                true => out::document(&json!({"id": id, "removed": true})),
+                false => out::line(format!("{id} is removed")),
+            }
+            Ok(())
+        }
+    }
+}
+
+fn path(id: &str) -> String {
+    let id: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
+    format!("/v1/campaigns/{id}")
+}
+
+fn now() -> Time {
+    SystemClock::new().now()
+}
+
+async fn act(client: &Client, id: &str, verb: &str, wish: Value) -> Result<Value, ClientError> {
+    client.post(&format!("{}/{verb}", path(id)), Payload::json(&wish)).await
+}
+
+/// Where a campaign stands after what was done to it. An answer may be the campaign, or carry it.
+fn told(answer: &Value, shared: &Shared) -> Result<(), Trouble> {
+    let campaign = Some(&answer["campaign"]).filter(|it| it.is_object()).unwrap_or(answer);
+    match shared.json {
+        true => out::document(answer),
+        false => out::line(view::standing(campaign, now())),
+    }
+    Ok(())
+}
+
+/// Somebody is there who can be asked.
+fn asked() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Shows what would happen, and asks, if there is somebody to ask.
+async fn may_start(client: &Client, id: &str) -> Result<bool, Trouble> {
+    if !asked() {
+        return Ok(true);
+    }
+    view::preview(&act(client, id, "preview", json!({})).await?, now());
+    Ok(agreed())
+}
+
+/// As many as the API gives at once.
+const PAGE_MAX: usize = 500;
+
+/// Hands over what is listed, page by page. Whether there is more than was wanted.
+async fn pages(
+    client: &Client,
+    path: &str,
+    filter: Option<(&str, String)>,
+    page: &Page,
+    mut each: impl FnMut(&Value),
+) -> Result<bool, Trouble> {
+    let mut left = if page.all { usize::MAX } else { page.limit };
+    let mut cursor: Option<String> = None;
+    while left > 0 {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query.append_pair("limit", &left.min(PAGE_MAX).to_string());
+        query.extend_pairs(filter.iter().map(|(name, value)| (*name, value)));
+        query.extend_pairs(cursor.iter().map(|cursor| ("cursor", cursor)));
+        let found = client.get(&format!("{path}?{}", query.finish())).await?;
+        let items = found["items"].as_array().into_iter().flatten();
+        items.take(left).for_each(|item| {
+            each(item);
+            left -= 1;
+        });
+        cursor = found["next_cursor"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok(cursor.is_some())
+}
+
+async fn create(client: &Client, args: Create, shared: &Shared) -> Result<(), Trouble> {
+    let list = args.people.list()?;
+    if list.is_none() && (args.start || args.schedule.is_some()) {
+        return Err(Trouble::usage("a campaign without a list cannot be started")
+            .hint("name a file, for example --csv people.csv"));
+    }
+    // Whatever is wrong with the file as a whole is said before anything is made of it.
+    let payload = if args.filling.is_empty() { Value::Null } else { args.filling.payload()? };
+    if let Some(list) = &list {
+        list.check(client, &args.channel, &args.template, &payload).await?;
+    }
+    let mut wish = args.pace.document();
+    wish.extend(said([
+        ("name", json!(args.name)),
+        ("channel", json!(args.channel)),
+        ("template", json!(args.template)),
+        ("payload", payload),
+        ("lane", json!(args.lane)),
+        ("expires_after", json!(args.expires_after)),
+    ]));
+    let payload =
+        Payload { idempotency_key: args.idempotency_key.clone(), ..Payload::json(&Value::Object(wish)) };
+    let mut campaign = client.post("/v1/campaigns", payload).await?;
+    let id = word(&campaign, "id").to_owned();
+    let mut answer = json!({"added": 0, "duplicates": 0, "invalid": 0, "problems": []});
+    let listed = list.is_some();
+    if let Some(list) = list {
+        answer = filled(client, &id, list, shared).await?;
+        campaign = answer["campaign"].take();
+    }
+    let stays = |trouble: Trouble| match shared.json {
+        true => trouble,
+        false => {
+            out::note(format!("{id} is a draft, with its list"));
+            trouble
+        }
+    };
+    if let Some(at) = args.schedule {
+        let done = act(client, &id, "schedule", json!({"at": at})).await;
+        campaign = done.map_err(|error| stays(error.into()))?;
+    } else if args.start {
+        if !args.yes && !may_start(client, &id).await.map_err(stays)? {
+            out::note("it was not started");
+        } else {
+            let done = act(client, &id, "start", json!({})).await;
+            campaign = done.map_err(|error| stays(error.into()))?;
+        }
+    }
+    answer["campaign"] = campaign;
+    if listed {
+        view::listed(&answer, shared);
+    } else if shared.json {
+        out::document(&answer);
+    } else {
+        out::line(view::standing(&answer["campaign"], now()));
+    }
+    if !shared.json {
+        view::next(&answer["campaign"]);
+    }
+    Ok(())
+}
+
+/// The list of a campaign that was just made. If the list is refused, so is the campaign.
+async fn filled(client: &Client, id: &str, list: Source, shared: &Shared) -> Result<Value, Trouble> {
+    let file = list.name().to_owned();
+    let trouble = match lists::upload(client, id, list).await {
+        Ok(told) if number(&told, "added") + number(&told, "duplicates") > 0 => return Ok(told),
+        Ok(told) => {
+            if !shared.json {
+                view::problems(&told);
+            }
+            Trouble::new("the list holds nobody who can be written to", "NO_RECIPIENTS")
+                .why(format!("{} lines, none of them with a good address", number(&told, "invalid")))
+                .hint("is the right column the address? --to COLUMN names it")
+        }
+        Err(failed) if !failed.is_final() => return Err(cut_off(failed, id, &file)),
+        Err(failed) => cut_off(failed, id, &file),
+    };
+    match client.call(Method::DELETE, &path(id), Payload::default()).await {
+        Ok(_) => out::note("nothing was created"),
+        Err(_) => out::note(format!("the draft {id} stays; `pombo campaigns remove {id}` removes it")),
+    }
+    Err(trouble)
+}
+
+/// Why a list is not there, or not all of it, and what to do.
+fn cut_off(failed: Failed, id: &str, file: &str) -> Trouble {
+    let whole = failed.is_final();
+    let trouble = match failed {
+        Failed::Unfit(trouble) => trouble,
+        Failed::Server(error) => Trouble::from(error),
+        Failed::Interrupted => Trouble::new("it was interrupted", "INTERRUPTED"),
+    };
+    if whole {
+        return trouble;
+    }
+    let hint = format!(
+        "{id} has the lines that arrived; send the list again with `pombo campaigns add {id} {file}`: nobody is added twice"
+    );
+    Trouble { what: format!("the list did not arrive to its end: {}", trouble.what), ..trouble }.hint(hint)
+}
+
+/// Writes the report as it comes in. A file gets its name once it is whole.
+async fn report(client: &Client, id: &str, file: Option<&Path>, shared: &Shared) -> Result<(), Trouble> {
+    let mut answer = client.download(&format!("{}/recipients?format=csv", path(id)), "text/csv").await?;
+    let bar = match file {
+        Some(_) => super::import::progress(None),
+        None => indicatif::ProgressBar::hidden(),
+    };
+    let unwritable = |error: std::io::Error| {
+        let name = file.map_or("standard output".into(), Path::to_string_lossy);
+        Trouble::new(format!("{name} cannot be written"), "FILE_UNWRITABLE").why(error)
+    };
+    let folder =
+        file.and_then(Path::parent).filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut kept = file.map(|_| tempfile::NamedTempFile::new_in(folder)).transpose().map_err(unwritable)?;
+    let mut lines = 0u64;
+    while let Some(piece) = answer.next().await? {
+        match &mut kept {
+            Some(file) => file.write_all(&piece).map_err(unwritable)?,
+            None => out::bytes(&piece),
+        }
+        bar.inc(piece.len() as u64);
+        lines += piece.iter().filter(|byte| **byte == b'\n').count() as u64;
+    }
+    bar.finish_and_clear();
+    if let (Some(kept), Some(file)) = (kept, file) {
+        kept.persist(file).map_err(|error| unwritable(error.error))?;
+        let people = lines.saturating_sub(1);
+        match shared.json {
+            true => out::document(&json!({"file": file, "lines": people})),
+            false => out::line(format!("{} has {people} lines", file.display())),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_said_is_sent() {
+        assert_eq!(Value::Object(Pace::default().document()), json!({}));
+        let pace = Pace {
+            min: Some(5.0),
+            window: Some("08:00-20:00".into()),
+            days: Some(vec!["mon".into()]),
+            max_failure_rate: Some(share("never").unwrap()),
+            ..Pace::default()
+        };
+        let window = json!({"hours": "08:00-20:00", "days": ["mon"]});
+        let wanted = json!({"throttle_min_seconds": 5.0, "window": window, "max_failure_rate": null});
+        assert_eq!(Value::Object(pace.document()), wanted);
+    }
+}

@@ -1,0 +1,2 @@
+-- after id, limit; row ids
+SELECT id, id, tenant, campaign FROM roster WHERE id > ?1 ORDER BY id LIMIT ?2

@@ -1,0 +1,181 @@
+//! What a campaign would do, before it does it.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::try_join_all;
+use pombo_kernel::campaign::recipient::Standing;
+use pombo_kernel::campaign::{Campaign, State};
+use pombo_kernel::kind::ChannelKind;
+use pombo_kernel::listing::Terms;
+use pombo_kernel::suppression::Family;
+use pombo_kernel::template::Compiled;
+use pombo_kernel::time::Time;
+use pombo_store::roster::{Recipient, Roster};
+use pombo_store::shelf::Doc;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::api::recipients::terms;
+use crate::campaign::{Course, LimitsView};
+use crate::problem::Problem;
+use crate::{Door, suppression};
+
+/// Recipients that are looked at, and how many of them together.
+const LOOKED_AT: u64 = 10_000;
+const AT_ONCE: usize = 500;
+/// Entries of the suppression list that are asked for at the same time.
+const LOOK_UPS: usize = 32;
+const SAMPLES: usize = 3;
+
+/// What a campaign would do.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CampaignPreview")]
+pub(crate) struct PreviewView {
+    /// Everybody on the list.
+    recipients: u64,
+    /// Lines by which nobody can be written to.
+    invalid: u64,
+    /// Those of `suppressed_checked` who are not to be written to now, and those who were left out before.
+    suppressed: u64,
+    /// How many of those who are pending were looked up on the suppression list.
+    suppressed_checked: u64,
+    /// Lines that repeat somebody.
+    duplicates: u64,
+    /// What the first three who are pending would get.
+    samples: Vec<SampleView>,
+    limits: LimitsView,
+    /// When everybody would have been reached, if nothing is in the way but pace, hours and the line's rules.
+    eta: Option<Time>,
+    first_send_at: Option<Time>,
+    variables: VariablesView,
+}
+
+/// What one recipient would get.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CampaignSample")]
+struct SampleView {
+    to: String,
+    /// The content; null if it cannot be made.
+    content: Option<Value>,
+    /// Why not.
+    error: Option<String>,
+}
+
+/// What the template names, and what it is given.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CampaignVariables")]
+struct VariablesView {
+    /// Everything that the template names, also where it could do without.
+    needed: BTreeSet<String>,
+    /// What the payload or some recipient has.
+    given: BTreeSet<String>,
+    /// What the template names and somebody lacks, among those who were looked at.
+    missing: BTreeSet<String>,
+}
+
+/// Looks at the campaign as if it began then, or now.
+pub(super) async fn of(
+    door: &Door,
+    doc: &Doc,
+    campaign: &Campaign,
+    at: Option<Time>,
+) -> Result<PreviewView, Problem> {
+    let (store, setup, now) = (door.store(), door.setup(), door.now());
+    let Terms { kind, template, .. } = terms(door, doc, campaign).await?;
+    let mut looked = Looked::at_nobody(campaign, template, kind);
+    let mut after = 0;
+    while looked.people < LOOKED_AT {
+        let recipients = store
+            .recipients(Roster {
+                tenant: doc.tenant.clone(),
+                campaign: doc.id.parse().map_err(|_| Problem::internal())?,
+                standing: Some(Standing::Pending),
+                after,
+                limit: AT_ONCE,
+            })
+            .await?;
+        let Some(last) = recipients.last() else { break };
+        after = last.number;
+        if Family::of(kind).is_some() {
+            for some in recipients.chunks(LOOK_UPS) {
+                let entries = some.iter().map(|it| suppression::of(store, &doc.tenant, kind, &it.to));
+                looked.suppressed += try_join_all(entries).await?.iter().flatten().count() as u64;
+            }
+        }
+        recipients.iter().for_each(|recipient| looked.at(campaign, recipient));
+        if recipients.len() < AT_ONCE {
+            break;
+        }
+    }
+    let course = Course::of(store, &setup, campaign).await?;
+    let mut planned = campaign.clone();
+    // One that has begun keeps to its own time.
+    let _ = at.map(|at| planned.schedule(at));
+    let roll = &campaign.roll;
+    Ok(PreviewView {
+        recipients: roll.recipients,
+        invalid: roll.invalid,
+        suppressed: roll.suppressed + looked.suppressed,
+        suppressed_checked: if Family::of(kind).is_some() { looked.people } else { 0 },
+        duplicates: roll.duplicates,
+        limits: LimitsView::of(campaign),
+        eta: course.eta(&planned, now),
+        first_send_at: first_send(&course, planned, now),
+        samples: looked.samples,
+        variables: VariablesView { needed: looked.needed, given: looked.given, missing: looked.missing },
+    })
+}
+
+/// When the first message, or the next one, would set out.
+fn first_send(course: &Course, mut campaign: Campaign, now: Time) -> Option<Time> {
+    let from = match campaign.state {
+        State::Scheduled { start_at } => start_at.max(now),
+        _ => now,
+    };
+    if !matches!(campaign.state, State::Running { .. }) {
+        campaign.start(from).ok()?;
+    }
+    course.next_send(&campaign, from)
+}
+
+/// What was found among those who are pending.
+struct Looked {
+    template: Compiled,
+    kind: ChannelKind,
+    people: u64,
+    suppressed: u64,
+    samples: Vec<SampleView>,
+    needed: BTreeSet<String>,
+    given: BTreeSet<String>,
+    missing: BTreeSet<String>,
+}
+
+impl Looked {
+    /// At nobody yet: what the payload lacks would be missing.
+    fn at_nobody(campaign: &Campaign, template: Compiled, kind: ChannelKind) -> Looked {
+        let needed = template.variables(kind);
+        let given: BTreeSet<String> = campaign.payload.keys().cloned().collect();
+        let missing = match campaign.roll.pending {
+            0 => needed.difference(&given).cloned().collect(),
+            _ => BTreeSet::new(),
+        };
+        Looked { template, kind, people: 0, suppressed: 0, samples: Vec::new(), needed, given, missing }
+    }
+
+    fn at(&mut self, campaign: &Campaign, recipient: &Recipient) {
+        self.people += 1;
+        let payload = campaign.payload_for(recipient.payload.as_ref());
+        let lacks = self.needed.iter().filter(|name| !payload.contains_key(*name)).cloned();
+        self.missing.extend(lacks);
+        if self.samples.len() < SAMPLES {
+            let rendered = self.template.render(self.kind, &Value::Object(payload.clone()));
+            let (content, error) = match rendered {
+                Ok(content) => (Some(content), None),
+                Err(error) => (None, Some(error.to_string())),
+            };
+            self.samples.push(SampleView { to: recipient.to.clone(), content, error });
+        }
+        self.given.extend(payload.into_iter().map(|(name, _)| name));
+    }
+}

@@ -1,0 +1,251 @@
+//! The recipients of a campaign: how a list comes in, and what became of everybody on it.
+
+mod import;
+
+use std::collections::BTreeMap;
+
+use axum::response::Response;
+use futures_util::stream;
+use http::{HeaderMap, header};
+use pombo_kernel::campaign::Campaign;
+use pombo_kernel::campaign::recipient::Standing;
+use pombo_kernel::id::MessageId;
+use pombo_kernel::message::State;
+use pombo_kernel::name::{CampaignName, Tenant};
+use pombo_kernel::time::Time;
+use pombo_store::Line;
+use pombo_store::roster::{Recipient, Roster};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+pub(crate) use self::import::{ImportView, RecipientsRequest, import, terms};
+use super::campaigns::find;
+use super::csv::{self, inert, quoted};
+use super::page::{Paging, after_cursor, bad_cursor, page};
+use crate::problem::Problem;
+use crate::route::Call;
+use crate::view::{LastError, Members};
+use crate::{Door, filter};
+
+/// Recipients that a report reads together.
+const AT_ONCE: usize = 500;
+
+/// Somebody on a campaign's list.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Recipient")]
+pub(crate) struct RecipientView<'a> {
+    /// The place on the list, from 1 on.
+    number: u64,
+    /// Where it stood in what was read.
+    line: u64,
+    /// In one form; of a line by which nobody can be written to, what stood there.
+    to: &'a str,
+    state: Standing,
+    /// Why nobody was written to, where no message says so.
+    reason: Option<&'a str>,
+    #[schemars(with = "Option<String>")]
+    message_id: Option<MessageId>,
+    /// What the template says to this one alone.
+    #[schemars(with = "Map<String, Value>")]
+    variables: Members<'a>,
+    /// What went wrong at the last attempt that failed.
+    last_error: Option<LastError<'a>>,
+    sent_at: Option<Time>,
+}
+
+/// Everybody on a campaign's list, in its order: a page, or all of it as CSV.
+pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
+    let mut paging = Paging::read(&call.head.uri, &["state", "format"])?;
+    let state = paging.query.take("state", |text| {
+        filter::one_of(text, Standing::ALL, Standing::as_str, "a state of a recipient")
+    });
+    let format = paging.query.take("format", |text| match text {
+        "csv" => Ok(true),
+        "json" => Ok(false),
+        _ => Err(("is not a format".to_owned(), "json or csv".to_owned())),
+    });
+    let (doc, campaign) = find(&call.door, &call.caller, &call.name).await?;
+    let after = paging.after()?;
+    let Paging { limit, query, .. } = paging;
+    query.end()?;
+    let list = List::of(&call.door, doc.tenant, &doc.id, &campaign, state)?;
+    if format.unwrap_or_else(|| wants_csv(&call.head.headers)) {
+        return list.report().await;
+    }
+    let after = match after {
+        None => 0,
+        Some((number, of)) if of == doc.id => u64::try_from(number).map_err(|_| bad_cursor())?,
+        Some(_) => return Err(bad_cursor()),
+    };
+    let mut rows = list.some(after, limit + 1).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let last = rows.last().filter(|_| more).map(|row| row.recipient.number);
+    let next = last.and_then(|last| i64::try_from(last).ok()).map(|last| after_cursor(last, &doc.id));
+    page(rows.iter().map(Row::view).collect(), next)
+}
+
+fn wants_csv(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut kinds = accept.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
+    // Whoever names both gets what comes first.
+    let named =
+        kinds.find(|kind| ["text/csv", "application/json"].iter().any(|it| kind.eq_ignore_ascii_case(it)));
+    named.is_some_and(|kind| kind.eq_ignore_ascii_case("text/csv"))
+}
+
+/// Those of a campaign's list who stand where they are looked for.
+struct List {
+    door: Door,
+    tenant: Tenant,
+    campaign: CampaignName,
+    /// What is looked for in the store; everything if there is none.
+    standings: Option<Vec<Standing>>,
+    /// Nobody is written to any more, and whoever had no message yet is cancelled.
+    over: bool,
+}
+
+impl List {
+    fn of(
+        door: &Door,
+        tenant: Tenant,
+        id: &str,
+        campaign: &Campaign,
+        state: Option<Standing>,
+    ) -> Result<List, Problem> {
+        // A cancellation counts those who had no message, and writes nothing to each of them.
+        let over = campaign.roll.pending == 0 && campaign.roll.cancelled > 0;
+        let standings = state.map(|state| match state {
+            Standing::Pending if over => Vec::new(),
+            Standing::Cancelled if over => vec![Standing::Cancelled, Standing::Pending],
+            state => vec![state],
+        });
+        let campaign = id.parse().map_err(|_| Problem::internal())?;
+        Ok(List { door: door.clone(), tenant, campaign, standings, over })
+    }
+
+    /// The next ones after that number, each with its message.
+    async fn some(&self, after: u64, limit: usize) -> Result<Vec<Row>, Problem> {
+        let store = self.door.store();
+        let wanted = |standing| Roster {
+            tenant: self.tenant.clone(),
+            campaign: self.campaign.clone(),
+            standing,
+            after,
+            limit,
+        };
+        let mut found = match &self.standings {
+            None => store.recipients(wanted(None)).await?,
+            Some(standings) => {
+                let mut found = Vec::new();
+                for standing in standings {
+                    found.extend(store.recipients(wanted(Some(*standing))).await?);
+                }
+                found.sort_unstable_by_key(|it| it.number);
+                found
+            }
+        };
+        found.truncate(limit);
+        let ids: Vec<MessageId> = found.iter().filter_map(|it| it.message).collect();
+        let lines = if ids.is_empty() { Vec::new() } else { store.lines(ids).await? };
+        let mut lines: BTreeMap<MessageId, Line> =
+            lines.into_iter().map(|line| (line.message.id, line)).collect();
+        let rows = found.into_iter().map(|mut recipient| {
+            if self.over && recipient.standing == Standing::Pending {
+                recipient.standing = Standing::Cancelled;
+            }
+            let line = recipient.message.and_then(|id| lines.remove(&id));
+            Row { recipient, line }
+        });
+        Ok(rows.collect())
+    }
+
+    /// All of them as CSV. Whatever is wrong with the store is told before the first byte.
+    async fn report(self) -> Result<Response, Problem> {
+        const HEAD: &str = "number,line,to,state,reason,attempts,sent_at,delivery,message_id\r\n";
+        let first = self.some(0, AT_ONCE).await?;
+        let rest = stream::unfold(Some((self, Ok(first))), |reading| async {
+            let (list, rows) = reading?;
+            let rows: Vec<Row> = match rows {
+                Ok(rows) => rows,
+                Err(problem) => return Some((Err(problem), None)),
+            };
+            let text: String = rows.iter().map(Row::csv).collect();
+            let last = rows.last().filter(|_| rows.len() == AT_ONCE).map(|row| row.recipient.number);
+            let next = match last {
+                None => None,
+                Some(after) => {
+                    let rows = list.some(after, AT_ONCE).await;
+                    Some((list, rows))
+                }
+            };
+            Some((Ok(text), next))
+        });
+        Ok(csv::file("recipients.csv", HEAD, rest))
+    }
+}
+
+/// A recipient, and the message that was made, if it is still there.
+struct Row {
+    recipient: Recipient,
+    line: Option<Line>,
+}
+
+impl Row {
+    fn sent_at(&self) -> Option<Time> {
+        match self.line.as_ref().map(|line| &line.state) {
+            Some(State::Sent { at, .. }) => Some(*at),
+            _ => None,
+        }
+    }
+
+    fn view(&self) -> RecipientView<'_> {
+        let Recipient { number, line, to, payload, standing, reason, message } = &self.recipient;
+        RecipientView {
+            number: *number,
+            line: *line,
+            to,
+            state: *standing,
+            reason: reason.as_deref(),
+            message_id: *message,
+            variables: Members(payload.as_ref()),
+            last_error: self.line.as_ref().and_then(|line| line.last_failure.as_ref()).map(LastError::from),
+            sent_at: self.sent_at(),
+        }
+    }
+
+    /// Why this one was not reached, or not yet.
+    fn reason(&self) -> Option<String> {
+        if self.recipient.reason.is_some() {
+            return self.recipient.reason.clone();
+        }
+        let line = self.line.as_ref()?;
+        match (&line.state, &line.last_failure) {
+            (State::Sent { .. } | State::Cancelled { .. }, _) => None,
+            (_, Some(failure)) => Some(format!("{}: {}", failure.category, failure.text)),
+            (State::Failed { reason, .. }, None) => Some(reason.to_string()),
+            _ => None,
+        }
+    }
+
+    fn csv(&self) -> String {
+        let Recipient { number, line, to, standing, message, .. } = &self.recipient;
+        let message_line = self.line.as_ref();
+        let cells = [
+            number.to_string(),
+            line.to_string(),
+            inert(to).into_owned(),
+            standing.to_string(),
+            inert(&self.reason().unwrap_or_default()).into_owned(),
+            message_line.map(|line| line.progress.attempts.to_string()).unwrap_or_default(),
+            self.sent_at().map(|at| at.to_string()).unwrap_or_default(),
+            message_line
+                .and_then(|line| line.delivery.as_ref())
+                .map(|word| word.state.to_string())
+                .unwrap_or_default(),
+            message.map(|id| quoted(&id.to_string()).into_owned()).unwrap_or_default(),
+        ];
+        format!("{}\r\n", cells.join(","))
+    }
+}
