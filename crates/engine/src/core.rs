@@ -15,6 +15,7 @@ use pombo_kernel::planted;
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Span, Time};
+use pombo_kernel::turns::Weight;
 use pombo_store::{Ask, Claimed, NodeId, Rates, Settlement};
 
 use crate::decide::{self, End};
@@ -386,10 +387,12 @@ pub fn idempotency_key(claimed: &Claimed) -> String {
     }
 }
 
-/// What bounds the channels.
+/// What is out of the ordinary about the channels.
 fn rates(setup: &Setup) -> Arc<Rates> {
     let channels = || setup.channels.values();
     let rates = channels().filter_map(|it| Some((it.name.clone(), it.care.rate?))).collect();
     let lines = channels().filter(|it| !it.line.is_free()).map(|it| (it.name.clone(), it.line.clone()));
-    Arc::new(Rates { rates, lines: lines.collect() })
+    let weighty = channels().filter(|it| it.care.weight != Weight::default());
+    let weights = weighty.map(|it| (it.name.clone(), it.care.weight)).collect();
+    Arc::new(Rates { rates, lines: lines.collect(), weights })
 }

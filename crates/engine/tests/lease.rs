@@ -17,6 +17,7 @@ use pombo_kernel::name::{LaneName, Tenant};
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
 use pombo_kernel::time::{Span, Time};
+use pombo_kernel::turns::Weight;
 use pombo_store::{Ask, Claimed, NodeId};
 
 const START: Time = Time::from_millis(1_800_000_000_000);
@@ -39,7 +40,7 @@ fn setup() -> Arc<Setup> {
         receipts: None,
         line: pombo_kernel::campaign::line::LineRules::default(),
         suppressions: pombo_kernel::setup::Suppressions::default(),
-        care: Care::default(),
+        care: Care { weight: weight(), ..Care::default() },
     };
     Arc::new(Setup {
         channels: BTreeMap::from([(channel.name.clone(), Arc::new(channel))]),
@@ -49,6 +50,10 @@ fn setup() -> Arc<Setup> {
         subscribers: Guard::default(),
         claims: Policy::claims(),
     })
+}
+
+fn weight() -> Weight {
+    Weight::new(3).unwrap()
 }
 
 fn lane() -> LaneName {
@@ -171,6 +176,14 @@ fn whatever_a_dead_node_left_is_taken_over_in_as_many_helpings_as_it_takes() {
     let full = u64::try_from(max.unwrap()).unwrap();
     assert!(any(&node.step(Event::TakenOver(lost(full)), 1), is_take_over));
     assert!(!any(&node.step(Event::TakenOver(lost(full - 1)), 1), is_take_over));
+}
+
+#[test] // REQ BK-5
+fn whoever_asks_says_what_is_out_of_the_ordinary_about_the_channels() {
+    let (_, effects) = Node::started();
+    let rates = ask_in(&effects).unwrap().rates;
+    assert_eq!(rates.weights, BTreeMap::from([("crm".parse().unwrap(), weight())]));
+    assert!(rates.rates.is_empty() && rates.lines.is_empty());
 }
 
 #[test] // fault 49

@@ -18,6 +18,7 @@ use crate::name::{ChannelName, LaneName, TemplateName};
 #[cfg(feature = "planted")]
 use crate::planted;
 use crate::time::{Span, Time};
+use crate::turns::Weight;
 use crate::window::Window;
 
 use line::LineRules;
@@ -48,6 +49,9 @@ pub struct Campaign {
     pub throttle: Throttle,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
+    /// How many turns its queues have in their lane where others have one.
+    #[serde(default)]
+    pub weight: Weight,
     /// It stops by itself once this share of the last ends were failures; never if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_failure_rate: Option<f64>,
@@ -94,6 +98,9 @@ pub enum State {
         reason: PauseReason,
         note: String,
         by: Actor,
+        /// When it was to begin, if it had not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        start_at: Option<Time>,
     },
     /// Everybody was reached or given up.
     Completed {
@@ -228,6 +235,8 @@ pub enum End {
 pub enum Turn {
     Paused(PauseReason, String),
     Completed,
+    /// A failure that is tried again made it run once more.
+    Reopened,
 }
 
 /// Why somebody's wish is not done.
@@ -257,6 +266,7 @@ impl Campaign {
             payload: Map::new(),
             throttle: Throttle::default(),
             window: None,
+            weight: Weight::default(),
             max_failure_rate: Some(DEFAULT_MAX_FAILURE_RATE),
             expires_after: None,
             created_at,
@@ -318,7 +328,7 @@ impl Campaign {
         self.cut_at().filter(|at| *at <= now)?;
         let note = format!("one send did not end, and the run had taken more than {hard}");
         let (reason, by) = (PauseReason::TimeLimit, Actor::engine());
-        self.state = State::Paused { since: now, reason, note: note.clone(), by };
+        self.state = State::Paused { since: now, reason, note: note.clone(), by, start_at: None };
         let key = ClaimKey { message: flight.message, claim: ClaimId(flight.claim) };
         Some((key, Turn::Paused(reason, note)))
     }
@@ -387,10 +397,22 @@ impl Campaign {
         }
     }
 
+    /// Whether it was cancelled, or is about to be.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self.state, State::Cancelled { .. } | State::Paused { reason: PauseReason::Cancelling, .. })
+    }
+
     /// Whether it ever ran.
     pub fn has_begun(&self) -> bool {
-        let waits = matches!(self.state, State::Draft | State::Scheduled { .. });
-        !waits || self.roll.queued + self.roll.sent + self.roll.failed > 0
+        self.started_at.is_some()
+    }
+
+    /// It goes at another pace from now on. Its time limits begin anew, since what it has used was used at the old one.
+    pub fn set_throttle(&mut self, throttle: Throttle) {
+        if self.throttle != throttle {
+            self.throttle = throttle;
+            self.run = Run { sends: self.roll.left(), ..Run::default() };
+        }
     }
 
     /// Messages were made for so many; so many are not to be written to, and for so many no message can be made.
@@ -408,7 +430,8 @@ impl Campaign {
         self.roll.recipients + self.roll.invalid + 1
     }
 
-    /// It goes on from now, or begins, with whoever is still to be reached.
+    /// It goes on from now, or begins, with whoever is still to be reached. One that was paused before its time waits for
+    /// that again.
     pub fn start(&mut self, now: Time) -> Result<(), Refused> {
         match self.state {
             State::Draft | State::Scheduled { .. } => {}
@@ -418,7 +441,12 @@ impl Campaign {
         if self.roll.left() == 0 {
             return Err(Refused::Nobody);
         }
-        self.run(now);
+        match self.state {
+            State::Paused { start_at: Some(start_at), .. } if start_at > now => {
+                self.state = State::Scheduled { start_at };
+            }
+            _ => self.run(now),
+        }
         Ok(())
     }
 
@@ -452,7 +480,12 @@ impl Campaign {
         if !fits {
             return Err(Refused::State(self.state.name()));
         }
-        self.state = State::Paused { since: now, reason, note, by: by.clone() };
+        let start_at = match self.state {
+            State::Scheduled { start_at } => Some(start_at),
+            State::Paused { start_at, .. } => start_at,
+            _ => None,
+        };
+        self.state = State::Paused { since: now, reason, note, by: by.clone(), start_at };
         Ok(())
     }
 
@@ -469,10 +502,11 @@ impl Campaign {
         self.roll.ahead = self.roll.ahead.saturating_sub(u64::from(first));
     }
 
-    /// Another holds the message that is on its way. It may have been sent.
-    pub fn taken_over(&mut self, message: MessageId, claim: i64) {
+    /// Another holds the message that is on its way. It may have been sent. That nobody was there does not count as time
+    /// that the campaign has used.
+    pub fn taken_over(&mut self, message: MessageId, claim: i64, now: Time) {
         if let Some(flight) = self.flight.as_mut().filter(|flight| flight.message == message) {
-            flight.claim = claim;
+            (flight.claim, flight.since) = (claim, now);
         }
     }
 
@@ -519,12 +553,18 @@ impl Campaign {
     }
 
     /// A message that had failed waits again.
-    pub fn reprocessed(&mut self, now: Time) {
+    pub fn reprocessed(&mut self, now: Time) -> Option<Turn> {
         self.roll.failed = self.roll.failed.saturating_sub(1);
         self.roll.queued += 1;
         match self.state {
-            State::Completed { .. } | State::Cancelled { .. } => self.run(now),
-            _ => self.run.sends += 1,
+            State::Completed { .. } => {
+                self.run(now);
+                Some(Turn::Reopened)
+            }
+            _ => {
+                self.run.sends += 1;
+                None
+            }
         }
     }
 
@@ -558,7 +598,7 @@ impl Campaign {
             return None;
         };
         let (since, by) = (now, Actor::engine());
-        self.state = State::Paused { since, reason, note: note.clone(), by };
+        self.state = State::Paused { since, reason, note: note.clone(), by, start_at: None };
         Some(Turn::Paused(reason, note))
     }
 }

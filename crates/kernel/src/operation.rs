@@ -238,6 +238,12 @@ impl Operation {
         Operation { done, cursor: cursor.map(|key| key.0), state, ..self }
     }
 
+    /// So many letters were left out, since those whom they were for are not to be written to.
+    #[must_use]
+    pub fn passing_over(self, skipped: u64) -> Operation {
+        Operation { skipped: self.skipped.saturating_add(skipped), ..self }
+    }
+
     /// So many of the letters that were taken last were no longer dead.
     #[must_use]
     pub fn less(self, skipped: u64) -> Operation {

@@ -20,6 +20,7 @@ use crate::policy::Policy;
 use crate::secret::Secret;
 use crate::signature::SigningKey;
 use crate::time::Span;
+use crate::turns::Weight;
 
 /// The name of the channel, and of its lane, that takes events to whoever subscribed to them. No message of a caller
 /// goes through it.
@@ -80,6 +81,8 @@ pub struct Care {
     pub rate: Option<Rate>,
     /// What the provider says of its limit takes the place of `rate`, which nobody chose.
     pub learns: bool,
+    /// How many turns its queues have in their lanes where others have one.
+    pub weight: Weight,
     /// How often the provider is asked how it is.
     pub probe_every: Option<Span>,
     /// Whoever cannot be reached for good stays off the suppression list.

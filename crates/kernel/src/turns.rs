@@ -4,11 +4,63 @@
 //! message of higher priority costs its queue less, so priority is strict within a queue and a larger share
 //! between queues: urgent work of one never stops another for good.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
 use crate::message::Priority;
 
 /// How far a queue has come in its lane. Lower goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pass(u64);
+
+/// What one message of the highest priority costs at a weight of 1. Large, so that great weights still divide it well.
+const COST: u64 = 1 << 16;
+
+/// How many turns a channel or a campaign has where an ordinary one has one: 1 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct Weight(u32);
+
+impl Weight {
+    pub const MAX: Weight = Weight(100);
+
+    pub fn new(value: u32) -> Option<Weight> {
+        (1..=Weight::MAX.0).contains(&value).then_some(Weight(value))
+    }
+
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for Weight {
+    fn default() -> Weight {
+        Weight(1)
+    }
+}
+
+impl TryFrom<u32> for Weight {
+    type Error = String;
+    fn try_from(value: u32) -> Result<Weight, String> {
+        let bad = || format!("{value} is out of bounds; 1 to {}, and 1 is usual", Weight::MAX.0);
+        Weight::new(value).ok_or_else(bad)
+    }
+}
+
+impl From<Weight> for u32 {
+    fn from(weight: Weight) -> u32 {
+        weight.0
+    }
+}
+
+impl JsonSchema for Weight {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Weight".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": 1, "maximum": Weight::MAX.0})
+    }
+}
 
 /// Takes by one queue before the others get a turn, when others wait.
 pub const BITE: usize = 16;
@@ -16,7 +68,7 @@ pub const BITE: usize = 16;
 impl Pass {
     /// The pass after one message of that priority.
     pub fn after(self, priority: Priority, weight: u32) -> Pass {
-        let cost = (1u64 << (9 - priority.get())) * 1024 / u64::from(weight.max(1));
+        let cost = (COST << (9 - priority.get())) / u64::from(weight.max(1));
         Pass(self.0.saturating_add(cost.max(1)))
     }
 
@@ -48,6 +100,9 @@ mod tests {
         assert_eq!(shares(&[(5, 1), (5, 1)], 1000), [500, 500]);
         let weighted = shares(&[(5, 3), (5, 1)], 1000);
         assert!((740..=760).contains(&weighted[0]), "{weighted:?}");
+        // The greatest of both a channel and a campaign, and half of it.
+        let great = shares(&[(9, 10_000), (9, 5_000)], 3000);
+        assert!((1_900..=2_100).contains(&great[0]), "{great:?}");
     }
 
     #[test] // REQ ML-6

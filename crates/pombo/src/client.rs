@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
-use http::{Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Body;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -213,6 +213,17 @@ impl Client {
         self.parsed(&answer)
     }
 
+    /// The same, and whether an earlier request with the same idempotency key had this answer before.
+    pub(crate) async fn post_once(
+        &self,
+        path: &str,
+        payload: Payload,
+    ) -> Result<(serde_json::Value, bool), ClientError> {
+        let (headers, body) = self.answer(Method::POST, path, payload).await?;
+        let replayed = headers.get("idempotency-replayed").is_some_and(|value| value == "true");
+        Ok((self.parsed(&body)?, replayed))
+    }
+
     pub async fn put(&self, path: &str, payload: Payload) -> Result<serde_json::Value, ClientError> {
         let answer = self.call(Method::PUT, path, payload).await?;
         self.parsed(&answer)
@@ -220,6 +231,15 @@ impl Client {
 
     /// The body of a successful answer, as it came.
     pub async fn call(&self, method: Method, path: &str, payload: Payload) -> Result<Bytes, ClientError> {
+        self.answer(method, path, payload).await.map(|(_, body)| body)
+    }
+
+    async fn answer(
+        &self,
+        method: Method,
+        path: &str,
+        payload: Payload,
+    ) -> Result<(HeaderMap, Bytes), ClientError> {
         let request = self.request(method, path, payload)?;
         let asking = self.ask(request);
         match tokio::time::timeout(ANSWER_TIMEOUT, asking).await {
@@ -271,7 +291,7 @@ impl Client {
         request.body(Full::new(payload.body)).map_err(|error| self.garbled(error))
     }
 
-    async fn ask(&self, mut request: Request<Full<Bytes>>) -> Result<Bytes, ClientError> {
+    async fn ask(&self, mut request: Request<Full<Bytes>>) -> Result<(HeaderMap, Bytes), ClientError> {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut line = kept;
         let (answer, line) = loop {
@@ -297,7 +317,7 @@ impl Client {
         let body = body.map_err(|error| self.unreachable(error))?.to_bytes();
         *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
         if head.status.is_success() {
-            return Ok(body);
+            return Ok((head.headers, body));
         }
         let seconds =
             head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());

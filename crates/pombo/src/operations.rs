@@ -12,13 +12,14 @@ use pombo_engine::decide;
 use pombo_engine::shell::Channels;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, FailureReason, State, StateName};
+use pombo_kernel::name::Tenant;
 use pombo_kernel::operation::{Canary, Found, Kind, Operation, Sight, Step};
 use pombo_kernel::setup::{ChannelSetup, Setup};
 use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::dead::{Act, Cause, Ruled, Ruling, cause_of};
 use pombo_store::shelf::{Doc, Shelf, Shelved};
-use pombo_store::{Line, Store, StoreError};
-use pombo_web::{filter, operation};
+use pombo_store::{Line, Store, StoreError, roster};
+use pombo_web::{filter, operation, suppression};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::{debug, info, warn};
@@ -154,10 +155,16 @@ impl Work {
             return self.write(doc, operation.halted(reason, now), now).await;
         };
         let page = self.store.page(filter, operation.cursor.map(MessageKey), most).await?;
-        let letters = letters(&page.lines, operation.created_at);
+        let found = page.lines.len();
+        let lines = match operation.kind {
+            Kind::Reprocess => self.writable(&doc.tenant, page.lines).await?,
+            _ => page.lines,
+        };
+        let passed_over = (found - lines.len()) as u64;
+        let letters = letters(&lines, operation.created_at);
         let ids: Vec<MessageId> = letters.iter().map(|letter| letter.id).collect();
         let (kind, by, note) = (operation.kind, operation.by.clone(), operation.note.clone());
-        let next = operation.took(letters, page.next, now);
+        let next = operation.took(letters, page.next, now).passing_over(passed_over);
         if ids.is_empty() {
             return self.write(doc, next, now).await;
         }
@@ -178,6 +185,40 @@ impl Work {
             self.store.shelve(vec![wish]).await?;
         }
         Ok(next.due())
+    }
+
+    /// Leaves out messages of campaigns that were cancelled, or whose recipients are not to be written to by now.
+    async fn writable(&self, tenant: &Tenant, lines: Vec<Line>) -> Result<Vec<Line>, StoreError> {
+        let setup = self.setup.borrow().clone();
+        let mut writable = Vec::with_capacity(lines.len());
+        let mut cancelled = HashMap::new();
+        for line in lines {
+            let message = &line.message;
+            if let Some(campaign) = &message.queue.campaign {
+                let over = match cancelled.get(campaign) {
+                    Some(over) => *over,
+                    None => {
+                        let id = campaign.to_string();
+                        let doc = self.store.doc(Shelf::Campaign, tenant.clone(), id).await?;
+                        let over = doc.as_ref().and_then(roster::read).is_some_and(|it| it.is_cancelled());
+                        cancelled.insert(campaign.clone(), over);
+                        over
+                    }
+                };
+                if over {
+                    continue;
+                }
+            }
+            let kind = setup.channels.get(&message.queue.channel).map(|channel| channel.kind);
+            let listed = match kind.filter(|_| message.queue.campaign.is_some()) {
+                Some(kind) => suppression::of(&*self.store, tenant, kind, &message.body.to).await?,
+                None => None,
+            };
+            if listed.is_none() {
+                writable.push(line);
+            }
+        }
+        Ok(writable)
     }
 
     /// Puts the operation as it stands now; if another did meanwhile, that one goes on with it.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pombo_kernel::delivery::Delivery;
 use pombo_kernel::dice::Dice;
-use pombo_kernel::message::Actor;
+use pombo_kernel::message::{Actor, Body};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::setup::{ChannelSetup, Setup};
 use pombo_kernel::suppression::{Family, Reason, Suppression};
@@ -129,16 +129,17 @@ impl Work {
         Ok(Some(suppression::put(&tenant, &entry)))
     }
 
-    /// Why somebody is not written to any more, and whom the message went to then.
+    /// Why somebody is not written to any more, and whom the message went to then. What went to several at once says
+    /// not which of them it is about, and puts nobody on the list.
     async fn found(
         &self,
         channel: &ChannelSetup,
         happened: &Happened,
         story: &Story,
     ) -> Result<Option<(Reason, String)>, StoreError> {
-        let to = story.message.body.to.clone();
         let Happened::Failed { round, attempt } = *happened else {
-            return Ok(story.delivery.as_ref().and_then(Reason::of_report).map(|reason| (reason, to)));
+            let reason = story.delivery.as_ref().and_then(Reason::of_report);
+            return Ok(reason.zip(only(&story.message.body)));
         };
         let failed = story.attempts.iter().find(|it| (it.round, it.number) == (round, attempt));
         let Some(failed) = failed else { return Ok(None) };
@@ -150,7 +151,15 @@ impl Work {
             _ => self.store.revisions(story.message.queue.tenant.clone(), story.message.id).await?,
         };
         let then = revisions.into_iter().find(|it| it.replaced_at >= failed.finished_at);
-        Ok(Some((reason, then.map_or(to, |then| then.body.to))))
+        Ok(only(then.as_ref().map_or(&story.message.body, |then| &then.body)).map(|to| (reason, to)))
+    }
+}
+
+/// The one whom a message goes to, if it goes to nobody else.
+fn only(body: &Body) -> Option<String> {
+    match suppression::reached(body).as_mut_slice() {
+        [(_, to)] => Some(std::mem::take(to)),
+        _ => None,
     }
 }
 

@@ -177,11 +177,12 @@ async fn an_operator_adds_changes_schedules_pauses_resumes_cancels_and_removes()
     let late = file(&place, "late.csv", "to,nome\nduda,Duda\ncaio,Caio\n");
     let said = done(&place, &["campaigns", "add", &id, &late]).await;
     assert_eq!(said, format!("{id}: 1 added, 1 there already, 0 invalid\n"));
-    let set = ["campaigns", "set", &id, "--min", "600", "--max", "900", "--max-failure-rate", "never"];
+    let pace = ["--min", "600", "--max", "900", "--weight", "3", "--max-failure-rate", "never"];
+    let set = [&["campaigns", "set", &id][..], &pace].concat();
     let changed = json(&place, &set).await.remove(0);
     assert_eq!(
-        (&changed["throttle_max_seconds"], &changed["max_failure_rate"]),
-        (&900.0.into(), &Value::Null)
+        (&changed["throttle_max_seconds"], &changed["weight"], &changed["max_failure_rate"]),
+        (&900.0.into(), &3.into(), &Value::Null)
     );
     let year: u16 = changed["created_at"].as_str().unwrap()[..4].parse().unwrap();
     let day = format!("{}-12-01", year + 1);
@@ -193,6 +194,7 @@ async fn an_operator_adds_changes_schedules_pauses_resumes_cancels_and_removes()
     assert!(said.contains("is paused: lunch"), "{said}");
     let shown = done(&place, &["campaigns", "show", &id]).await;
     assert!(shown.contains("paused: lunch") && shown.contains("600 to 900 s after each send"), "{shown}");
+    assert!(shown.contains("3 where others have one"), "{shown}");
     done(&place, &["campaigns", "resume", &id]).await;
     let (_, noted, code) = pombo(&place, &["campaigns", "remove", &id]).await;
     assert_eq!(code, Some(1));

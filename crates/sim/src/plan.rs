@@ -190,6 +190,7 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
                 learns: true,
                 probe_every: None,
                 forgives: false,
+                ..Care::default()
             },
         };
         channels.insert(name, Arc::new(channel));

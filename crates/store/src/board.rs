@@ -247,16 +247,19 @@ impl Board {
 
     /// The queue took these, and pays for them.
     pub(crate) fn pay(&mut self, id: QueueId, taken: impl Iterator<Item = Priority>, now: Time) {
-        let lane = self.queue(id).name.lane.clone();
-        let lane = self.lanes.entry(lane).or_default();
+        let name = self.queue(id).name.clone();
+        let campaign = self.course(&name).and_then(|it| Some(it.as_ref()?.weight));
+        let weight = self.traffic.weight(&name.channel, campaign);
+        let lane = self.lanes.entry(name.lane.clone()).or_default();
         let queue = self.queues.get_mut(&id).expect("queues are never removed");
+        let weight = weight.saturating_mul(queue.weight);
         // A queue that is alone takes many turns at once, and the lane moves on with each.
         for (n, priority) in taken.enumerate() {
             if n % BITE == 0 {
                 lane.pass = queue.pass.resumed(lane.pass);
                 queue.pass = lane.pass;
             }
-            queue.pass = queue.pass.after(priority, queue.weight);
+            queue.pass = queue.pass.after(priority, weight);
         }
         self.reseat(id, now);
     }
@@ -322,14 +325,22 @@ impl Board {
 
     /// What a queue's campaign and its line say.
     fn course_gates(&self, name: &QueueName, now: Time) -> [Option<Gate>; 2] {
-        let Some(campaign) = &name.campaign else { return [None, None] };
-        let campaign = self.courses.get(&(name.tenant.clone(), campaign.clone()));
+        if name.campaign.is_none() {
+            return [None, None];
+        }
+        let campaign = self.course(name);
         let line = self.rules(&name.channel).map(|rules| match self.lines.get(&name.channel) {
             Some(line) => line.gate(rules, now),
             None => Line::default().gate(rules, now),
         });
         let unreadable = Gate::Shut { until: None };
         [campaign.map(|it| it.as_ref().map_or(unreadable, |it| it.gate(now))), line]
+    }
+
+    /// A queue's campaign, as far as its document can be read.
+    fn course(&self, name: &QueueName) -> Option<&Option<Campaign>> {
+        let campaign = name.campaign.clone()?;
+        self.courses.get(&(name.tenant.clone(), campaign))
     }
 
     /// What campaigns have to mind on a channel, if there is anything.
@@ -415,9 +426,17 @@ impl Board {
         front
     }
 
+    /// A campaign that has a document, or a line with rules, lets one message go at a time.
+    fn is_paced(&self, name: &QueueName) -> bool {
+        name.campaign.as_ref().is_some_and(|campaign| {
+            self.rules(&name.channel).is_some()
+                || self.courses.contains_key(&(name.tenant.clone(), campaign.clone()))
+        })
+    }
+
     /// How many messages of the queue may go at once.
     pub(crate) fn room(&self, name: &QueueName, now: Time) -> usize {
-        let most = if name.campaign.is_some() { 1 } else { usize::MAX };
+        let most = if self.is_paced(name) { 1 } else { usize::MAX };
         let room = |place: &Place| self.traffic.room(place, self.blocks.get(place), now);
         places(name).iter().map(room).fold(most, usize::min)
     }

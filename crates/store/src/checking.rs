@@ -123,7 +123,12 @@ fn judge_campaigns(lists: &[List], held: &BTreeSet<i64>, faults: &mut Vec<Fault>
             roll.suppressed,
             roll.invalid,
         ];
-        if counted != list.counts || roll.recipients != counted[..6].iter().sum::<u64>() {
+        let mut counts = list.counts;
+        if roll.pending == 0 {
+            // Of one that was cancelled, those whose turn never came count as cancelled and stand as they stood.
+            counts[4] += std::mem::take(&mut counts[0]);
+        }
+        if counted != counts || roll.recipients != counted[..6].iter().sum::<u64>() {
             miscounted.push(list.campaign.as_str());
         }
         if flight.is_some_and(|flight| !held.contains(&flight.message.key().0)) {

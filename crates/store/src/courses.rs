@@ -237,7 +237,7 @@ pub(crate) trait Courses: Walls {
     /// Another holds it now.
     fn course_taken_over(&mut self, message: &Message, claim: ClaimId, now: Time) -> Result<(), StoreError> {
         self.change_campaign(&message.queue, now, |campaign| {
-            campaign.taken_over(message.id, claim.0);
+            campaign.taken_over(message.id, claim.0, now);
             None
         })
     }
@@ -298,10 +298,7 @@ pub(crate) trait Courses: Walls {
         if message.queue.campaign.is_none() {
             return Ok(());
         }
-        self.change_campaign(&message.queue, now, |campaign| {
-            campaign.reprocessed(now);
-            None
-        })?;
+        self.change_campaign(&message.queue, now, |campaign| campaign.reprocessed(now))?;
         self.mark_recipient(message, Standing::Queued)
     }
 }

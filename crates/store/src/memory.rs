@@ -728,8 +728,9 @@ impl Model {
         }
         heads.truncate(bite);
         self.passed(&turn.queue, &heads, now);
+        let weight = self.weight(&turn.queue);
         for (message, due) in heads {
-            pass = pass.after(message.priority, 1);
+            pass = pass.after(message.priority, weight);
             self.records.push(transition::claimed(&message, now));
             let first = !self.is_retry(&message);
             self.course_started(&message, claim.0, first, now);

@@ -395,7 +395,7 @@ impl Postgres {
         let whole = self.nudged
             || self.firsts.is_empty()
             || self.looked_whole.is_none_or(|then| now < then || now.since(then) >= LOOK_WHOLE);
-        let look = if whole { (sql!("look"), Vec::new()) } else { self.ask_known() };
+        let look = if whole { (sql!("look"), Vec::new()) } else { self.ask_known(now) };
         let found = self.link.pipeline(vec![look, self.ask_changes()])?;
         let [found, changes] = found.as_slice() else { return Err(reader::unanswered()) };
         let Some((facts, seats)) = found.split_first() else { return Err(reader::unanswered()) };
@@ -443,13 +443,14 @@ impl Postgres {
 
     /// A look at the seats that are known, each from where it began, and at what is between them. The rows before were
     /// taken: while somebody reads for long the server cannot forget them, and a look would walk past all of them.
-    fn ask_known(&self) -> Step {
+    fn ask_known(&self, now: Time) -> Step {
         let (mut queues, mut ranks, mut firsts) = (Vec::new(), Vec::new(), Vec::new());
         for ((queue, rank), due) in &self.firsts {
             queues.push(*queue);
             ranks.push(i16::try_from(*rank).unwrap_or(i16::MAX));
-            // Somebody else's row may be due a little earlier and committed a little later.
-            firsts.push((*due - LATE_COMMIT).millis());
+            // What was taken was due. Somebody else's row may be due now, before what waits for tomorrow, or a little
+            // earlier and committed a little later.
+            firsts.push(((*due).min(now) - LATE_COMMIT).millis());
         }
         (sql!("look_known"), vec![queues.into(), ranks.into(), firsts.into()])
     }

@@ -119,6 +119,7 @@ pub(crate) fn turned(id: &str, tenant: &Tenant, campaign: &Campaign, turn: &Turn
             let (sent, failed) = (roll.sent, roll.failed);
             (Event::CampaignCompleted, serde_json::json!({"campaign": id, "sent": sent, "failed": failed}))
         }
+        Turn::Reopened => (Event::CampaignResumed, serde_json::json!({"campaign": id})),
         Turn::Paused(reason, note) => {
             let detail = serde_json::json!({"campaign": id, "reason": reason, "note": note});
             (Event::CampaignPaused, detail)

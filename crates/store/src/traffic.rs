@@ -17,21 +17,24 @@ use pombo_kernel::name::ChannelName;
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
 use pombo_kernel::time::Time;
+use pombo_kernel::turns::Weight;
 
 use crate::{Place, Vitals};
 
-/// How messages may go through channels, where that is bounded.
+/// How messages may go through channels, where that is out of the ordinary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// How fast.
     pub rates: BTreeMap<ChannelName, Rate>,
     /// What campaigns have to mind.
     pub lines: BTreeMap<ChannelName, LineRules>,
+    /// How many turns their queues have where others have one.
+    pub weights: BTreeMap<ChannelName, Weight>,
 }
 
 impl FromIterator<(ChannelName, Rate)> for Rates {
     fn from_iter<I: IntoIterator<Item = (ChannelName, Rate)>>(rates: I) -> Rates {
-        Rates { rates: rates.into_iter().collect(), lines: BTreeMap::new() }
+        Rates { rates: rates.into_iter().collect(), ..Rates::default() }
     }
 }
 
@@ -77,6 +80,12 @@ impl Traffic {
     /// What campaigns have to mind on a channel.
     pub(crate) fn rules(&self, channel: &ChannelName) -> Option<&LineRules> {
         self.rates.lines.get(channel)
+    }
+
+    /// How many turns a queue has where an ordinary one has one, if its campaign has that weight.
+    pub(crate) fn weight(&self, channel: &ChannelName, campaign: Option<Weight>) -> u32 {
+        let channel = self.rates.weights.get(channel).copied().unwrap_or_default();
+        channel.get().saturating_mul(campaign.unwrap_or_default().get())
     }
 
     /// Something bounds how fast messages pass a place.

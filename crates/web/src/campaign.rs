@@ -9,6 +9,7 @@ use pombo_kernel::message::Actor;
 use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Span, Time};
+use pombo_kernel::turns::Weight;
 use pombo_kernel::window::Window;
 use pombo_store::audit::Event;
 use pombo_store::shelf::{Doc, Expect, Shelf, Shelve};
@@ -111,6 +112,8 @@ pub struct CampaignView {
     pub throttle_max_seconds: f64,
     /// When it may send.
     pub window: Option<Window>,
+    /// How many turns its messages get in their lane where those of others get one.
+    pub weight: Weight,
     /// It pauses once this share of the last sends failed; never if null.
     pub max_failure_rate: Option<f64>,
     /// A message that is unsent so long after it was made is given up.
@@ -300,6 +303,7 @@ impl CampaignView {
             throttle_min_seconds: campaign.throttle.min().seconds(),
             throttle_max_seconds: campaign.throttle.max().seconds(),
             window: campaign.window.clone(),
+            weight: campaign.weight,
             max_failure_rate: campaign.max_failure_rate,
             expires_after: campaign.expires_after,
             state: campaign.state.name(),

@@ -4,7 +4,7 @@
 //! reads the audit can guess no phone number from it.
 
 use pombo_kernel::kind::ChannelKind;
-use pombo_kernel::message::{Actor, Draft};
+use pombo_kernel::message::{Actor, Body, Draft};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::request::{Code, Problem};
 use pombo_kernel::setup::{Setup, Suppressions};
@@ -80,7 +80,7 @@ pub async fn stops(
         if channel.suppressions != Suppressions::All {
             continue;
         }
-        for (field, to) in reached(draft) {
+        for (field, to) in reached(&draft.body) {
             if let Some(entry) = of(store, &draft.queue.tenant, channel.kind, &to).await? {
                 return Ok(Some(Problem {
                     code: Code::Suppressed,
@@ -96,20 +96,36 @@ pub async fn stops(
     Ok(None)
 }
 
-/// Everybody whom a message would reach, by field.
-fn reached(draft: &Draft) -> Vec<(&'static str, String)> {
+/// Everybody whom a message would reach, by field: the one it is to, then others whom its content names.
+pub fn reached(body: &Body) -> Vec<(&'static str, String)> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Others {
-        cc: Vec<String>,
-        bcc: Vec<String>,
-        also_to: Vec<String>,
+        cc: Few,
+        bcc: Few,
+        also_to: Few,
     }
-    let content = draft.body.content.as_ref();
+    /// Addresses, as content may write them.
+    #[derive(Default, Deserialize)]
+    #[serde(untagged)]
+    enum Few {
+        #[default]
+        Nobody,
+        One(String),
+        Many(Vec<String>),
+    }
+    let content = body.content.as_ref();
     let Others { cc, bcc, also_to } =
         content.and_then(|content| serde_json::from_str(content.text()).ok()).unwrap_or_default();
-    let named = |field: &'static str, list: Vec<String>| list.into_iter().map(move |to| (field, to));
-    let to = std::iter::once(("to", draft.body.to.clone()));
+    let named = |field: &'static str, some: Few| {
+        let list = match some {
+            Few::Nobody => Vec::new(),
+            Few::One(one) => vec![one],
+            Few::Many(many) => many,
+        };
+        list.into_iter().map(move |to| (field, to))
+    };
+    let to = std::iter::once(("to", body.to.clone()));
     to.chain(named("content.also_to", also_to))
         .chain(named("content.cc", cc))
         .chain(named("content.bcc", bcc))

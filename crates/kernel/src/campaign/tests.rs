@@ -59,7 +59,7 @@ fn it_is_complete_when_everybody_was_reached_or_given_up() {
     assert_eq!(campaign.given_up(true, true, NOW), Some(Turn::Completed));
     let Roll { sent, failed, cancelled, ahead, queued, .. } = campaign.roll;
     assert_eq!((sent, failed, cancelled, ahead, queued), (1, 2, 1, 0, 0));
-    campaign.reprocessed(NOW);
+    assert_eq!(campaign.reprocessed(NOW), Some(Turn::Reopened));
     assert_eq!(campaign.state.name(), StateName::Running, "a failure that is tried again opens it");
     assert_eq!(send(&mut campaign, 2, End::Sent, NOW).0, Some(Turn::Completed));
     assert_eq!((campaign.roll.sent, campaign.roll.failed), (2, 1));
@@ -111,6 +111,29 @@ fn a_healthy_campaign_never_meets_its_limit_whatever_fails_and_waits() {
     }
 }
 
+#[test] // REQ BK-3, BK-4
+fn time_in_which_nobody_was_there_is_not_used() {
+    let mut campaign = running(2);
+    campaign.started(Flight { message: message(1), claim: 1, since: NOW }, true);
+    let back = NOW + Span::from_hours(9);
+    campaign.taken_over(message(1), 2, back);
+    assert_eq!(campaign.cut(back), None, "it is not cut off for a night in which nothing ran");
+    assert_eq!(campaign.ended(message(1), End::Retry, 0, back), None);
+    assert_eq!(campaign.run.used, Span::from_secs(15));
+}
+
+#[test] // REQ BK-3
+fn another_pace_begins_the_time_limits_anew() {
+    let mut campaign = running(100);
+    for n in 1..=60 {
+        send(&mut campaign, n, End::Sent, NOW);
+    }
+    campaign.started(Flight { message: message(61), claim: 61, since: NOW }, true);
+    campaign.set_throttle(Throttle::new(Some(3.0), Some(5.0)).unwrap());
+    assert_eq!(campaign.cut(NOW), None, "a send that is under way is not cut off for that");
+    assert_eq!((campaign.run.used, campaign.limits().estimated), (Span::ZERO, Span::from_secs(40 * 6)));
+}
+
 #[test] // REQ BK-3
 fn a_send_that_does_not_end_is_cut_off_at_the_hard_limit() {
     let mut campaign = running(1);
@@ -121,7 +144,7 @@ fn a_send_that_does_not_end_is_cut_off_at_the_hard_limit() {
     let (key, turn) = campaign.cut(late).unwrap();
     assert_eq!((key.message, key.claim), (message(1), ClaimId(1)));
     assert!(matches!(turn, Turn::Paused(PauseReason::TimeLimit, _)), "{turn:?}");
-    campaign.taken_over(message(1), 2);
+    campaign.taken_over(message(1), 2, late);
     assert_eq!(
         campaign.flight.map(|flight| flight.claim),
         Some(2),
@@ -174,6 +197,10 @@ fn only_what_makes_sense_is_done() {
     );
     campaign.schedule(NOW + Span::from_hours(1)).unwrap();
     assert_eq!(campaign.due(), Some(NOW + Span::from_hours(1)));
+    let tomorrow = campaign.state.clone();
+    campaign.pause(PauseReason::Operator, String::new(), &by, NOW).unwrap();
+    campaign.start(NOW).unwrap();
+    assert_eq!(campaign.state, tomorrow, "what was paused before its time still waits for that");
     campaign.start(NOW).unwrap();
     assert_eq!(campaign.start(NOW), Err(Refused::State(StateName::Running)));
     assert_eq!(campaign.can_enlist(), Err(Refused::State(StateName::Running)));

@@ -13,6 +13,9 @@ const COLUMNS_MAX: usize = 500;
 /// How deep a dotted name nests.
 const PARTS_MAX: usize = 8;
 
+/// So much may be read again where quotes do not close. From then on none spans lines that were read before, so that a
+/// file of such quotes costs no more than twice its length.
+const REREAD_MAX: usize = 64 * RECORD_BYTES_MAX;
 const NEVER_CLOSED: &str = "a quote is opened and never closed";
 const AFTER_QUOTE: &str = "something follows a closing quote; write a quote within quotes twice";
 
@@ -35,6 +38,10 @@ pub(super) struct Records {
     first_end: Option<usize>,
     /// A carriage return came last; a line feed after it is the same line break.
     returned: bool,
+    /// How far was read before a record was given up.
+    seen: usize,
+    /// Bytes that were read again for that reason.
+    reread: usize,
 }
 
 /// Where in a record the next byte stands.
@@ -61,6 +68,8 @@ impl Records {
             breaks: 0,
             first_end: None,
             returned: false,
+            seen: 0,
+            reread: 0,
         }
     }
 
@@ -73,6 +82,7 @@ impl Records {
         self.buffer.drain(..self.from);
         self.at -= self.from;
         self.first_end = self.first_end.map(|end| end - self.from);
+        self.seen = self.seen.saturating_sub(self.from);
         self.from = 0;
         self.buffer.reserve(piece.len());
         for byte in piece {
@@ -105,6 +115,9 @@ impl Records {
                     Place::Lost(why)
                 }
                 (Place::Quoted, b'"') => Place::Closed,
+                (Place::Quoted, b'\n') if self.at <= self.seen && self.reread > REREAD_MAX => {
+                    return Some(self.refuse(NEVER_CLOSED));
+                }
                 (Place::Quoted, b'\n') => {
                     self.breaks += 1;
                     self.first_end.get_or_insert(self.at);
@@ -142,7 +155,10 @@ impl Records {
 
     /// Refuses the record's first line, and reads on behind it.
     fn give_up(&mut self, why: &'static str) -> (u64, Cut<'_>) {
-        self.at = self.first_end.unwrap_or(self.at);
+        let end = self.first_end.unwrap_or(self.at);
+        self.seen = self.seen.max(self.at);
+        self.reread += self.at - end;
+        self.at = end;
         self.refuse(why)
     }
 
@@ -412,4 +428,22 @@ fn is_data(name: &str) -> bool {
 fn quoted(name: &str) -> String {
     let flat: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).take(40).collect();
     format!("`{flat}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_that_never_close_cost_no_more_than_their_length() {
+        let mut records = Records::new(Some(b','));
+        let list = "x\",\"y\n".repeat(300_000);
+        records.push(list.as_bytes());
+        let mut refused = 0;
+        while let Some((_, cut)) = records.next(true) {
+            refused += usize::from(cut.is_err());
+        }
+        assert!(refused > 290_000, "{refused}");
+        assert!(records.reread <= REREAD_MAX + 2 * list.len(), "{}", records.reread);
+    }
 }

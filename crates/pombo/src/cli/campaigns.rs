@@ -255,6 +255,9 @@ pub(crate) struct Pace {
     /// Dates on which it does not send, for example 2026-12-25,2027-01-01
     #[arg(long, value_name = "DATES", value_delimiter = ',', requires = "window")]
     holidays: Option<Vec<String>>,
+    /// How many turns it gets in its lane where others get one, 1 to 100 [default: 1]
+    #[arg(long, value_name = "N")]
+    weight: Option<u32>,
     /// It pauses by itself when this share of its last sends failed, for example 0.2, or `never` [default: 0.5]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     max_failure_rate: Option<Share>,
@@ -290,6 +293,7 @@ impl Pace {
             ("throttle_min_seconds", json!(self.min)),
             ("throttle_max_seconds", json!(self.max)),
             ("window", json!(window)),
+            ("weight", json!(self.weight)),
         ]);
         pace.extend(self.max_failure_rate.map(|Share(share)| ("max_failure_rate".to_owned(), json!(share))));
         pace
@@ -396,12 +400,22 @@ async fn perform(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             let bar = Bar::new(shared.json);
             let ended = ended(&client, operation, &bar).await;
             bar.clear();
+            let ended = ended?;
             if !shared.json {
-                out::note(format!("a new round for {} that failed", number(&ended?, "done")));
+                out::note(format!("a new round for {} that failed", number(&ended, "done")));
             }
             let mut campaign = client.get(&path(&id)).await?;
             campaign["operation_id"] = json!(operation);
-            told(&campaign, shared)
+            told(&campaign, shared)?;
+            match word(&ended, "state") {
+                "done" => Ok(()),
+                state => {
+                    let what = format!("not all who failed got a new round: {operation} is {state}");
+                    Err(Trouble::new(what, "RETRY_INCOMPLETE")
+                        .why(word(&ended, "reason"))
+                        .hint(format!("`pombo operations show {operation}` says more")))
+                }
+            }
         }
         Verb::Show { id } => {
             view::show(&client.get(&path(&id)).await?, now(), shared);
@@ -523,12 +537,12 @@ async fn create(client: &Client, args: Create, shared: &Shared) -> Result<(), Tr
     ]));
     let payload =
         Payload { idempotency_key: args.idempotency_key.clone(), ..Payload::json(&Value::Object(wish)) };
-    let mut campaign = client.post("/v1/campaigns", payload).await?;
+    let (mut campaign, replayed) = client.post_once("/v1/campaigns", payload).await?;
     let id = word(&campaign, "id").to_owned();
     let mut answer = json!({"added": 0, "duplicates": 0, "invalid": 0, "problems": []});
     let listed = list.is_some();
     if let Some(list) = list {
-        answer = filled(client, &id, list, shared).await?;
+        answer = filled(client, &id, !replayed, list, shared).await?;
         campaign = answer["campaign"].take();
     }
     let stays = |trouble: Trouble| match shared.json {
@@ -563,8 +577,15 @@ async fn create(client: &Client, args: Create, shared: &Shared) -> Result<(), Tr
     Ok(())
 }
 
-/// The list of a campaign that was just made. If the list is refused, so is the campaign.
-async fn filled(client: &Client, id: &str, list: Source, shared: &Shared) -> Result<Value, Trouble> {
+/// The list of a campaign. If the list is refused, so is a campaign that was just made for it; one that was there
+/// before, or a list that fails for another reason, leaves it as it is.
+async fn filled(
+    client: &Client,
+    id: &str,
+    is_new: bool,
+    list: Source,
+    shared: &Shared,
+) -> Result<Value, Trouble> {
     let file = list.name().to_owned();
     let trouble = match lists::upload(client, id, list).await {
         Ok(told) if number(&told, "added") + number(&told, "duplicates") > 0 => return Ok(told),
@@ -576,9 +597,13 @@ async fn filled(client: &Client, id: &str, list: Source, shared: &Shared) -> Res
                 .why(format!("{} lines, none of them with a good address", number(&told, "invalid")))
                 .hint("is the right column the address? --to COLUMN names it")
         }
-        Err(failed) if !failed.is_final() => return Err(cut_off(failed, id, &file)),
+        Err(failed) if !failed.is_of_the_list() => return Err(cut_off(failed, id, &file)),
         Err(failed) => cut_off(failed, id, &file),
     };
+    if !is_new {
+        out::note(format!("{id} was there before, and stays"));
+        return Err(trouble);
+    }
     match client.call(Method::DELETE, &path(id), Payload::default()).await {
         Ok(_) => out::note("nothing was created"),
         Err(_) => out::note(format!("the draft {id} stays; `pombo campaigns remove {id}` removes it")),
@@ -649,11 +674,13 @@ mod tests {
             min: Some(5.0),
             window: Some("08:00-20:00".into()),
             days: Some(vec!["mon".into()]),
+            weight: Some(3),
             max_failure_rate: Some(share("never").unwrap()),
             ..Pace::default()
         };
         let window = json!({"hours": "08:00-20:00", "days": ["mon"]});
-        let wanted = json!({"throttle_min_seconds": 5.0, "window": window, "max_failure_rate": null});
+        let wanted =
+            json!({"throttle_min_seconds": 5.0, "window": window, "weight": 3, "max_failure_rate": null});
         assert_eq!(Value::Object(pace.document()), wanted);
     }
 }

@@ -24,6 +24,7 @@ use pombo_kernel::secret::Secret;
 use pombo_kernel::setup::{Care, Destination, ReceiptCheck, Suppressions};
 use pombo_kernel::signature::SigningKey;
 use pombo_kernel::time::Span;
+use pombo_kernel::turns::Weight;
 use pombo_kernel::window::Window;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -66,6 +67,8 @@ pub struct Common {
     /// How fast messages may go through the channel, for example "10/s"; by default as fast as they can, and through
     /// Resend "2/s" until Resend itself says more.
     pub rate: Option<Rate>,
+    /// How many turns its messages get in a lane where those of other channels get one, 1 to 100, for example 3.
+    pub weight: Weight,
     /// How often the provider is asked how it is, where that can be done; by default "1m" for evolution, "5m" for
     /// tiss, and not at all for others.
     pub probe_every: Option<Span>,
@@ -87,6 +90,7 @@ impl Default for Common {
             on_unknown_outcome: OnUnknownOutcome::default(),
             attempt_timeout: Span::from_secs(30),
             rate: None,
+            weight: Weight::default(),
             probe_every: None,
             line_gap_seconds: None,
             daily_cap: None,
@@ -175,6 +179,7 @@ impl Channel {
             breaker: self.breaker,
             rate: self.common.rate.or(rate),
             learns: self.common.rate.is_none(),
+            weight: self.common.weight,
             probe_every: self.common.probe_every.or(probe_every),
             forgives: !self.common.suppress,
         }

@@ -38,17 +38,19 @@ fn every_problem_of_lines_and_hours_is_told_at_once() {
         [windows.office]\nhours = '20:00-08:00'\ndays = ['Mon']\nfrom = 1\n\
         [windows.never]\nhours = '08:00-09:00'\ndays = []\n\
         [windows.empty]\n\
-        [channels.a]\nkind = 'evolution'\nline_gap_seconds = 0\ndaily_cap = 0\nwindow = 'offices'\nsuppressions = 'some'\n\
-        [channels.b]\nkind = 'evolution'\nwindow = 3\nsuppress = 'no'\nline_gap_seconds = 1e9\n\
+        [channels.a]\nkind = 'evolution'\nline_gap_seconds = 0\ndaily_cap = 0\nwindow = 'offices'\nsuppressions = 'some'\nweight = 0\n\
+        [channels.b]\nkind = 'evolution'\nwindow = 3\nsuppress = 'no'\nline_gap_seconds = 1e9\nweight = 101\n\
         [channels.c]\nkind = 'evolution'\nwindow = 'office'\n\
         [channels.d]\nkind = 'evolution'\nwindow = { hours = '08:00-09:00', time_zone = 'Marte' }\n";
     let paths = [
         "channels.a.daily_cap",
         "channels.a.line_gap_seconds",
         "channels.a.suppressions",
+        "channels.a.weight",
         "channels.a.window",
         "channels.b.line_gap_seconds",
         "channels.b.suppress",
+        "channels.b.weight",
         "channels.b.window",
         "channels.d.window.time_zone",
         "time_zone",
@@ -66,6 +68,14 @@ fn every_problem_of_lines_and_hours_is_told_at_once() {
     );
     let near = format!("[windows.office]\nhours = '08:00-09:00'\n{ZAP}window = 'ofice'\n");
     check(&near, &["channels.zap.window"], &["did you mean `office`?"]);
+}
+
+#[test] // REQ BK-5
+fn a_channel_has_one_turn_where_others_have_one_unless_the_file_says_otherwise() {
+    let weight = |more: &str| good(&format!("{ZAP}{more}")).setup().channels["zap"].care.weight.get();
+    assert_eq!((weight(""), weight("weight = 3\n"), weight("weight = 100\n")), (1, 3, 100));
+    let path = "channels.zap.weight";
+    check(&format!("{ZAP}weight = 101\n"), &[path], &["101 is out of bounds", "hint: 1 to 100"]);
 }
 
 #[test] // REQ BK-8

@@ -41,8 +41,11 @@ impl Bench {
         let clock = Arc::new(Hand(AtomicI64::new(T0.millis())));
         let memory = Memory::new(Dice::seeded(1));
         let store = Arc::new(Shell::start(memory, clock.clone(), Box::new(|| [7; 32])).unwrap());
-        let config =
-            Config::parse("[channels.crm]\nkind = \"webhook\"\n", Source::default(), &Environment::default());
+        let config = Config::parse(
+            "[channels.crm]\nkind = \"webhook\"\n[channels.wa]\nkind = \"evolution\"\n",
+            Source::default(),
+            &Environment::default(),
+        );
         let setup = watch::channel(Arc::new(config.unwrap().setup())).0;
         Bench { store, clock, setup }
     }
@@ -69,24 +72,7 @@ impl Bench {
     }
 
     async fn accept(&self, count: usize) {
-        let draft = Draft {
-            id: None,
-            queue: QueueName {
-                tenant: "default".parse().unwrap(),
-                lane: "default".parse().unwrap(),
-                channel: "crm".parse().unwrap(),
-                destination: "a.example".into(),
-                campaign: None,
-            },
-            priority: Priority::default(),
-            send_at: None,
-            expires_at: None,
-            ordering_key: None,
-            idempotency: None,
-            body: Default::default(),
-            blobs: Vec::new(),
-        };
-        self.store.accept(vec![draft; count]).await.unwrap();
+        self.store.accept(vec![draft(); count]).await.unwrap();
     }
 
     /// Claims what is due, and ends each as that says.
@@ -162,6 +148,26 @@ impl Bench {
             }
         }
         (acts, ended)
+    }
+}
+
+fn draft() -> Draft {
+    Draft {
+        id: None,
+        queue: QueueName {
+            tenant: "default".parse().unwrap(),
+            lane: "default".parse().unwrap(),
+            channel: "crm".parse().unwrap(),
+            destination: "a.example".into(),
+            campaign: None,
+        },
+        priority: Priority::default(),
+        send_at: None,
+        expires_at: None,
+        ordering_key: None,
+        idempotency: None,
+        body: Default::default(),
+        blobs: Vec::new(),
     }
 }
 
@@ -355,4 +361,60 @@ async fn a_provider_is_asked_by_one_node_and_what_it_said_is_on_record() {
         assert_eq!(found.ok, ok);
         assert!(found.detail.contains(words) && !found.detail.contains("ana@"), "{}", found.detail);
     }
+}
+
+#[tokio::test] // REQ BK-8
+async fn a_campaigns_letter_is_left_alone_if_its_recipient_is_not_to_be_written_to_any_more() {
+    let bench = Bench::new();
+    let to = |number: &str, campaign: Option<&str>| {
+        let mut draft = draft();
+        draft.queue.channel = "wa".parse().unwrap();
+        draft.queue.campaign = campaign.map(|name| name.parse().unwrap());
+        draft.body.to = number.to_owned();
+        draft
+    };
+    let (gone, well) = ("+5511987654321", "+5511987654322");
+    let drafts = vec![to(gone, Some("cmp_1")), to(well, Some("cmp_1")), to(gone, None)];
+    let accepted = bench.store.accept(drafts).await.unwrap();
+    let ids: Vec<MessageId> = accepted.into_iter().map(|accepted| accepted.unwrap().id).collect();
+    assert_eq!(bench.die("no such number").await, 3);
+    let entry = pombo_kernel::suppression::Suppression {
+        id: "sup_1".to_owned(),
+        kind: pombo_kernel::suppression::Family::Whatsapp,
+        recipient: gone.to_owned(),
+        reason: pombo_kernel::suppression::Reason::InvalidRecipient,
+        source: None,
+        note: None,
+        created_at: T0,
+        created_by: "pombo".to_owned(),
+    };
+    bench.store.shelve(vec![suppression::put(&Tenant::default(), &entry)]).await.unwrap();
+    let all = Operation { filter: BTreeMap::new(), created_at: bench.clock.now(), ..reprocess(0, None) };
+    bench.begin("opr_1", &all).await;
+    let mut work = bench.work();
+    while work.round().await.unwrap().is_some() {}
+    let operation = bench.operation("opr_1").await;
+    assert_eq!((operation.done, operation.skipped), (2, 1));
+    let (acts, _) = bench.acts().await;
+    assert_eq!(acts.into_keys().collect::<Vec<_>>(), [ids[1], ids[2]]);
+}
+
+#[tokio::test] // REQ BK-7
+async fn a_cancelled_campaigns_letters_stay_where_they_are() {
+    let bench = Bench::new();
+    let (mut of_campaign, other) = (draft(), draft());
+    of_campaign.queue.campaign = Some("cmp_1".parse().unwrap());
+    bench.store.accept(vec![of_campaign, other]).await.unwrap();
+    assert_eq!(bench.die("wrong").await, 2);
+    let text = r#"{"name": "x", "channel": "crm", "lane": "default", "template": "x", "template_version": 1,
+        "created_at": "2027-01-15T08:00:00Z", "created_by": "ana", "state": "cancelled",
+        "finished_at": "2027-01-15T08:00:00Z", "by": "ana"}"#;
+    let campaign = serde_json::from_str(text).unwrap();
+    let wish = pombo_web::campaign::begin(&Tenant::default(), "cmp_1", &campaign);
+    bench.store.shelve(vec![wish]).await.unwrap();
+    bench.begin("opr_1", &Operation { created_at: bench.clock.now(), ..reprocess(0, None) }).await;
+    let mut work = bench.work();
+    while work.round().await.unwrap().is_some() {}
+    let operation = bench.operation("opr_1").await;
+    assert_eq!((operation.done, operation.skipped), (1, 1));
 }

@@ -69,6 +69,10 @@ impl Bench {
             "crm" => json!({"body": {}}),
             _ => json!({"text": "t"}),
         };
+        self.accept_with(channel, to, content).await
+    }
+
+    async fn accept_with(&self, channel: &str, to: &str, content: serde_json::Value) -> MessageId {
         let request = Request {
             channel: channel.into(),
             to: to.into(),
@@ -187,6 +191,28 @@ async fn bounces_for_good_and_complaints_are_taken_from_receipts() {
     list.sort();
     let expected = [("ana@a.example", Reason::HardBounce), ("caio@a.example", Reason::Complaint)];
     assert_eq!(list, expected.map(|(to, reason)| (to.to_owned(), reason)));
+}
+
+#[tokio::test] // REQ BK-8
+async fn what_went_to_several_people_at_once_puts_none_of_them_on_the_list() {
+    let bench = Bench::new();
+    let others = [("cc", json!(["bia@a.example"])), ("bcc", json!("caio@a.example")), ("also_to", json!(["d@a.example"]))];
+    for (at, (field, others)) in others.iter().enumerate() {
+        let id = format!("p{at}");
+        let content = json!({"subject": "s", "text": "t", (*field): others});
+        bench.accept_with("mail", "ana@a.example", content.clone()).await;
+        bench.end(Ok(&id)).await;
+        bench.report(&id, Delivery::Complained, "").await;
+        bench.accept_with("mail", "eva@a.example", content).await;
+        bench.end(Err("resend:suppressed")).await;
+    }
+    all(&mut bench.work(1)).await;
+    assert_eq!(bench.list().await, []);
+    bench.accept_with("mail", "ana@a.example", json!({"subject": "s", "text": "t", "cc": []})).await;
+    bench.end(Ok("alone")).await;
+    bench.report("alone", Delivery::Complained, "").await;
+    all(&mut bench.work(1)).await;
+    assert_eq!(bench.list().await, [("ana@a.example".to_owned(), Reason::Complaint)]);
 }
 
 #[tokio::test] // REQ BK-8

@@ -57,6 +57,8 @@ struct Tour {
     listed: u64,
     /// The references of those for whom there is a message.
     written_to: BTreeSet<String>,
+    /// Messages of one that was cancelled which somebody has tried again all the same.
+    again: BTreeSet<MessageId>,
 }
 
 #[derive(Debug, Default)]
@@ -76,8 +78,13 @@ impl Courses {
             return Ok(());
         };
         if record.event == Event::CampaignCreated {
-            let tour =
-                Tour { state: Course::Draft, pace: Pace::default(), listed: 0, written_to: BTreeSet::new() };
+            let tour = Tour {
+                state: Course::Draft,
+                pace: Pace::default(),
+                listed: 0,
+                written_to: BTreeSet::new(),
+                again: BTreeSet::new(),
+            };
             let again = self.tours.insert(name, tour);
             hold!(12, again.is_none(), "made twice: {record:?}");
             return Ok(());
@@ -93,6 +100,10 @@ impl Courses {
             Event::CampaignStarted => tour.state = Course::Running,
             Event::CampaignPaused => tour.state = Course::Paused,
             Event::CampaignCompleted => tour.state = Course::Completed,
+            // Told with the message that opened it.
+            Event::CampaignResumed => {
+                hold!(12, tour.state == Course::Running, "nothing opened it: {record:?}")
+            }
             Event::CampaignCancelled => tour.state = Course::Cancelled,
             _ => return broken(12, format_args!("nothing here does that: {record:?}")),
         }
@@ -124,7 +135,9 @@ impl Courses {
         match record.event {
             Event::Claimed => {
                 let state = tour.state;
-                hold!(8, state == Course::Running, "{name} was claimed, and its campaign is {state}");
+                let goes =
+                    state == Course::Running || (state == Course::Cancelled && tour.again.contains(&id));
+                hold!(8, goes, "{name} was claimed, and its campaign is {state}");
                 let drive = plan.drives.iter().find(|drive| drive.name == *campaign);
                 let min = drive.map_or(Span::ZERO, |drive| drive.draft.throttle.min());
                 tour.pace.begins((campaign.as_str(), name), id, min, at)?;
@@ -145,9 +158,11 @@ impl Courses {
                 line.ends(id, at);
             }
             // A failure that is tried again opens a campaign that was at its end.
-            Event::Reprocessed if matches!(tour.state, Course::Completed | Course::Cancelled) => {
+            Event::Reprocessed if tour.state == Course::Completed => {
                 tour.state = Course::Running;
             }
+            // One that was cancelled stays so; the letter goes alone.
+            Event::Reprocessed if tour.state == Course::Cancelled => drop(tour.again.insert(id)),
             _ => {}
         }
         Ok(())

@@ -83,6 +83,12 @@ impl Model {
         campaign.into_iter().chain(line).collect()
     }
 
+    /// How many turns a queue has where an ordinary one has one.
+    pub(super) fn weight(&self, queue: &QueueName) -> u32 {
+        let campaign = queue.campaign.as_ref().and_then(|name| self.campaign(&queue.tenant, name));
+        self.traffic.weight(&queue.channel, campaign.map(|campaign| campaign.weight))
+    }
+
     fn mark_recipient(&mut self, message: &Message, standing: Standing) {
         let entries = self.rosters.values_mut().flatten();
         let of_message = entries.filter(|entry| entry.recipient.message == Some(message.id));
@@ -105,7 +111,7 @@ impl Model {
 
     pub(super) fn course_taken_over(&mut self, message: &Message, claim: i64, now: Time) {
         self.change_campaign(&message.queue, now, |campaign| {
-            campaign.taken_over(message.id, claim);
+            campaign.taken_over(message.id, claim, now);
             None
         });
     }
@@ -150,10 +156,7 @@ impl Model {
         if message.queue.campaign.is_none() {
             return;
         }
-        self.change_campaign(&message.queue, now, |campaign| {
-            campaign.reprocessed(now);
-            None
-        });
+        self.change_campaign(&message.queue, now, |campaign| campaign.reprocessed(now));
         self.mark_recipient(message, Standing::Queued);
     }
 

@@ -64,7 +64,7 @@ impl Model {
     /// How many messages of a queue may go at once.
     pub(super) fn room(&self, queue: &QueueName, now: Time) -> usize {
         let room = |place: Place| self.traffic.room(&place, self.blocks.get(&place), now);
-        let most = if queue.campaign.is_some() { 1 } else { usize::MAX };
+        let most = if self.course_gates(queue, now).is_empty() { usize::MAX } else { 1 };
         places(queue).map(room).into_iter().fold(most, usize::min)
     }
 

@@ -1,7 +1,11 @@
 //! Claiming: exclusive, in order, by fair turns.
 
+use std::sync::Arc;
+
 use pombo_kernel::message::{Draft, Priority, Progress, QueueName, State, StateName};
-use pombo_store::{Claimed, Settled};
+use pombo_kernel::name::LaneName;
+use pombo_kernel::turns::Weight;
+use pombo_store::{Ask, Claimed, Rates, Settled};
 
 use crate::world::*;
 
@@ -26,6 +30,7 @@ on_every_store! {
     the_older_queue_goes_first_among_equals,
     an_idle_queue_saves_up_no_turns,
     urgent_work_gets_more_turns_and_not_all,
+    a_weighty_channel_gets_as_many_turns_more,
     campaigns_tenants_and_destinations_are_queues_of_their_own,
     one_call_is_one_claim_and_no_claim_id_comes_twice,
     progress_comes_with_the_claim,
@@ -197,6 +202,24 @@ fn urgent_work_gets_more_turns_and_not_all(w: &mut World<impl Fresh>) {
     let taken: Vec<Claimed> = (0..10).flat_map(|_| w.claim(16)).collect();
     let urgent = taken.iter().filter(|claimed| &*claimed.message.queue.destination == "urgent").count();
     assert_eq!((urgent, taken.len()), (128, 160));
+}
+
+// REQ BK-5
+fn a_weighty_channel_gets_as_many_turns_more(w: &mut World<impl Fresh>) {
+    for channel in ["crm", "mail"] {
+        w.accept_all((0..200).map(|_| Draft { queue: queue(channel, "a.example"), ..draft() }));
+    }
+    let mut share = |weights: &[(&str, u32)]| {
+        let weigh =
+            |(channel, weight): &(&str, u32)| (channel.parse().unwrap(), Weight::new(*weight).unwrap());
+        let rates = Arc::new(Rates { weights: weights.iter().map(weigh).collect(), ..Rates::default() });
+        let ask = Ask { node: ONE, lane: LaneName::default(), max: 16, rates };
+        let taken: Vec<Claimed> = (0..8).flat_map(|_| w.core.claim(&ask, w.now).unwrap()).collect();
+        w.commit();
+        (taken.iter().filter(|claimed| claimed.message.queue.channel.as_str() == "crm").count(), taken.len())
+    };
+    assert_eq!(share(&[("crm", 3)]), (96, 128));
+    assert_eq!(share(&[]), (64, 128), "from the next claim on");
 }
 
 // REQ BK-5

@@ -21,6 +21,7 @@ use pombo_kernel::message::{Actor, ClaimId, ClaimKey, Draft, QueueName, State, S
 use pombo_kernel::name::{LaneName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Span, Time};
+use pombo_kernel::turns::Weight;
 use pombo_store::audit::Record;
 use pombo_store::core::{Core, Reading};
 use pombo_store::dead::{Edit, Edited, Ruling};
@@ -86,11 +87,12 @@ impl<C: Fresh> Pair<C> {
                 let answers = same("accept", answers, other.accept_all(&drafts, now))?;
                 self.ids.extend(answers.into_iter().flatten().map(|accepted| accepted.id));
             }
-            Command::Claim { node, lane, max, bounded, lined } => {
+            Command::Claim { node, lane, max, bounded, lined, weighed } => {
                 let lane: LaneName = LANES[*lane].parse().unwrap();
                 let mut rates: Rates =
                     bounded.then(|| ("mail".parse().unwrap(), Rate::per_second(20))).into_iter().collect();
                 rates.lines.extend(lined.then(|| ("crm".parse().unwrap(), rules())));
+                rates.weights.extend(weighed.then(|| ("mail".parse().unwrap(), Weight::new(7).unwrap())));
                 let ask = Ask { node: NodeId(*node), lane: lane.clone(), max: *max, rates: Arc::new(rates) };
                 let (taken, others) = (model.claim(&ask, now).unwrap(), other.claim(&ask, now));
                 let drained = taken.len() < *max;
@@ -411,7 +413,14 @@ impl<C: Fresh> Pair<C> {
             Move::forced().try_for_each(|step| self.play(&Command::Campaign(step)))?;
             self.play(&Command::Pass { secs: 10 })?;
             for lane in 0..LANES.len() {
-                self.play(&Command::Claim { node: 9, lane, max: 1_000, bounded: false, lined: false })?;
+                self.play(&Command::Claim {
+                    node: 9,
+                    lane,
+                    max: 1_000,
+                    bounded: false,
+                    lined: false,
+                    weighed: false,
+                })?;
             }
             let open = std::mem::take(&mut self.claims);
             let none = open.is_empty();

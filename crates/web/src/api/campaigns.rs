@@ -36,6 +36,8 @@ use crate::problem::{Code, FieldError, Problem};
 use crate::route::Call;
 use crate::{Door, body, filter, idempotency, pin, shelf, view};
 
+/// What a campaign says to everybody. It is written with every send.
+const PAYLOAD_BYTES: usize = 32 * 1024;
 /// Beside the payload.
 const BODY_BYTES: usize = 64 * 1024;
 /// Campaigns that are looked at for one page; those that do not match are passed over.
@@ -96,19 +98,20 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
         return Err(Problem::shutting_down());
     }
     let (setup, now) = (door.setup(), door.now());
-    let limit = setup.limits.content_bytes.saturating_add(BODY_BYTES);
+    let limit = PAYLOAD_BYTES + BODY_BYTES;
     let text = body::json(&door, &head.headers, body, limit).await?;
     let key = idempotency::header(&head.headers)?.map(|key| idempotency::of(key, &text));
     let mut fields = Fields::read(&text)?;
-    let wish = Wish::read(&mut fields, setup.limits.content_bytes, now);
-    if wish.name.is_none() {
-        fields.missing("name", "say in a few words what it is about");
-    }
     let channel = fields.line("channel", 64).map(|asked| setup.channel_named(&asked, &caller.tenant));
     if channel.is_none() {
         fields.missing("channel", "GET /v1/channels and `pombo channels list` show them");
     }
     let channel = channel.and_then(|named| named.map_err(|problem| fields.refuse(problem.into())).ok());
+    let zone = channel.map(|channel| channel.line.time_zone.clone()).unwrap_or_default();
+    let wish = Wish::read(&mut fields, PAYLOAD_BYTES, &zone, now);
+    if wish.name.is_none() {
+        fields.missing("name", "say in a few words what it is about");
+    }
     if let Some(channel) = channel {
         caller.may_use(&channel.name)?;
         if let Some(error) = unfit(channel.kind) {
@@ -133,8 +136,8 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
     };
     let place = (channel.name.clone(), lane);
     let mut campaign = Campaign::new(name, place, (template.name, template.version), caller.actor(), now);
-    wish.apply(&mut campaign)?;
     campaign.throttle = throttle;
+    wish.apply(&mut campaign)?;
     campaign.expires_after = expires_after;
     campaign.request = key.as_ref().map(|key| hex(&key.fingerprint));
     let id = match &key {
@@ -196,11 +199,13 @@ async fn template(
 pub(crate) async fn change(call: Call) -> Result<Response, Problem> {
     let Call { door, caller, head, body, name } = call;
     let (setup, now) = (door.setup(), door.now());
-    let limit = setup.limits.content_bytes.saturating_add(BODY_BYTES);
+    let limit = PAYLOAD_BYTES + BODY_BYTES;
     let mut fields = Fields::read(&body::json(&door, &head.headers, body, limit).await?)?;
-    let wish = Wish::read(&mut fields, setup.limits.content_bytes, now);
     let (doc, campaign) = find(&door, &caller, &name).await?;
-    let kind = setup.channels.get(&campaign.channel).map(|channel| channel.kind);
+    let channel = setup.channels.get(&campaign.channel);
+    let zone = channel.map(|channel| channel.line.time_zone.clone()).unwrap_or_default();
+    let wish = Wish::read(&mut fields, PAYLOAD_BYTES, &zone, now);
+    let kind = channel.map(|channel| channel.kind);
     let template = template(&door, &caller.tenant, kind, &mut fields).await?;
     fields.end()?;
     let words = template.is_some() || wish.payload.is_some();
@@ -426,6 +431,9 @@ pub(crate) struct RetriedView {
 }
 
 /// Goes on with whoever is pending, and with those who failed if that is asked for, at the same pace.
+///
+/// The operation is written down first: a key that stands for something else changes nothing, and a request that was
+/// done before is not done to a campaign that somebody has paused since.
 pub(crate) async fn retry(call: Call) -> Result<Response, Problem> {
     let Call { door, caller, head, body, name } = call;
     let text = body::json(&door, &head.headers, body, BODY_BYTES).await?;
@@ -434,27 +442,33 @@ pub(crate) async fn retry(call: Call) -> Result<Response, Problem> {
     fields.end()?;
     let request = [name.as_bytes(), &text].concat();
     let key = idempotency::header(&head.headers)?.map(|key| idempotency::of(key, &request));
-    let (doc, _) = find(&door, &caller, &name).await?;
-    let (doc, campaign) = altered(&door, &caller, doc, |campaign, now| {
+    let (mut doc, mut campaign) = find(&door, &caller, &name).await?;
+    let mut begun = match &key {
+        Some(key) => operations::earlier(&door, &caller, key, Kind::Reprocess).await?,
+        None => None,
+    };
+    if begun.is_none() {
         let letters = failed && campaign.roll.failed > 0;
-        match campaign.state {
+        let go_on = |campaign: &mut Campaign, now: Time| match campaign.state {
             State::Running { .. } | State::Completed { .. } if letters => Ok(None),
             State::Paused { .. } => resumed(campaign, "retried", now).map(Some),
             _ => Err(wrong_state(campaign, "retried")),
-        }
-    })
-    .await?;
-    let operation_id = match failed && campaign.roll.failed > 0 {
-        false => None,
-        true => {
+        };
+        go_on(&mut campaign.clone(), door.now())?;
+        if letters {
             let wanted = reprocess(&caller, &doc.id, &campaign, door.now());
-            Some(operations::begin(&door, &caller, key, wanted).await?.id)
+            begun = Some(operations::begin(&door, &caller, key, wanted).await?);
         }
-    };
-    let status = if operation_id.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
+        if begun.as_ref().is_none_or(|begun| !begun.replayed) {
+            (doc, campaign) = altered(&door, &caller, doc, go_on).await?;
+        }
+    }
+    let status = if begun.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let replayed = begun.as_ref().is_some_and(|begun| begun.replayed);
     let campaign = campaign::seen(door.store(), &door.setup(), &doc.id, &campaign, door.now()).await?;
-    let document = serde_json::to_vec(&RetriedView { campaign, operation_id });
-    Ok(view::answer(status, document.map_err(|_| Problem::internal())?))
+    let document = serde_json::to_vec(&RetriedView { campaign, operation_id: begun.map(|begun| begun.id) });
+    let response = view::answer(status, document.map_err(|_| Problem::internal())?);
+    Ok(if replayed { idempotency::replayed(response) } else { response })
 }
 
 /// A new round for the dead letters of a campaign. No letter goes first alone: the campaign stops by itself if too many

@@ -21,11 +21,21 @@ pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
 /// A field that no spreadsheet takes for a formula: what looks like one gets an apostrophe in front. A sign and digits
 /// alone, as a phone number in E.164 is, can be computed without harm and stay as they are.
 pub(crate) fn inert(text: &str) -> Cow<'_, str> {
-    let formula = match text.strip_prefix(['+', '-']) {
+    if is_formula(text) { Cow::Owned(quoted(&format!("'{text}")).into_owned()) } else { quoted(text) }
+}
+
+/// A field as it was before it was made inert.
+pub(crate) fn alive(text: &str) -> &str {
+    text.strip_prefix('\'').filter(|rest| is_formula(rest)).unwrap_or(text)
+}
+
+/// Apostrophes before it count for nothing, so that each field has one inert form of its own.
+fn is_formula(text: &str) -> bool {
+    let text = text.trim_start_matches('\'');
+    match text.strip_prefix(['+', '-']) {
         Some(rest) => !rest.bytes().all(|byte| byte.is_ascii_digit()),
         None => text.starts_with(['=', '@', '\t', '\r']),
-    };
-    if formula { Cow::Owned(quoted(&format!("'{text}")).into_owned()) } else { quoted(text) }
+    }
 }
 
 /// A file of that name: its head, and whatever follows as it is read.
@@ -73,8 +83,13 @@ mod tests {
             ("\t=1", "'\t=1"),
             ("=HYPERLINK(\"x\")", "\"'=HYPERLINK(\"\"x\"\")\""),
             ("ana@x.example", "ana@x.example"),
+            ("'=1", "''=1"),
+            ("'tis", "'tis"),
         ] {
             assert_eq!(inert(text), field);
+            if !field.starts_with('"') {
+                assert_eq!(alive(field), text);
+            }
         }
     }
 }

@@ -111,7 +111,8 @@ impl<'a> OperationView<'a> {
 pub(crate) struct Begun {
     pub(crate) id: String,
     operation: Operation,
-    replayed: bool,
+    /// It was an earlier request.
+    pub(super) replayed: bool,
 }
 
 impl Begun {

@@ -147,7 +147,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         .takes(&[json::<CampaignRetryRequest>("CampaignRetryRequest", r#"{"failed": true}"#)])
         .answers(&[
             said::<RetriedView>(200, "The campaign, running."),
-            said::<RetriedView>(202, "The campaign, and the operation that takes up those who failed."),
+            said::<RetriedView>(202, "The campaign, and the operation that takes up those who failed.").with(&[REPLAYED]),
         ])
         .codes(&[Code::CampaignState, Code::NoRecipients, Code::IdempotencyConflict]),
 ];

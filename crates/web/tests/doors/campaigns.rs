@@ -147,6 +147,7 @@ async fn a_draft_is_what_was_asked_for_and_the_usual_where_nothing_was() {
         ("template_version", json!(1)),
         ("throttle_min_seconds", json!(15.0)),
         ("throttle_max_seconds", json!(25.0)),
+        ("weight", json!(1)),
         ("max_failure_rate", json!(0.5)),
         ("lane", json!("default")),
         ("payload", json!({"clinic": "Luz"})),
@@ -160,12 +161,12 @@ async fn a_draft_is_what_was_asked_for_and_the_usual_where_nothing_was() {
     assert_eq!(shown(&house, id).await, draft);
     let window = json!({"hours": "08:00-20:00", "days": ["mon"], "time_zone": "UTC"});
     let own = json!({"throttle_min_seconds": 3, "throttle_max_seconds": 4.5, "lane": "bulk", "window": window,
-        "max_failure_rate": null, "expires_after": "5h"});
+        "max_failure_rate": null, "expires_after": "5h", "weight": 3});
     let own = shown(&house, &created(&house, &own).await).await;
     assert_eq!(own["template_version"], 2);
     assert_eq!((&own["throttle_max_seconds"], &own["lane"]), (&json!(4.5), &json!("bulk")));
     assert_eq!((&own["window"], &own["max_failure_rate"]), (&window, &Value::Null));
-    assert_eq!(own["expires_after"], "5h");
+    assert_eq!((&own["expires_after"], &own["weight"]), (&json!("5h"), &json!(3)));
 }
 
 #[tokio::test] // REQ ML-3
@@ -189,7 +190,7 @@ async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_made() {
     let house = furnished().await;
     let wrong = json!({"channel": "mial", "template": "greting", "lane": "bluk", "throttle_min_seconds": 2,
         "window": {"hours": "20:00-08:00"}, "max_failure_rate": 1.5, "expires_after": "soon", "payload": [],
-        "colour": "red"});
+        "colour": "red", "weight": 0});
     let reply = house.post("/v1/campaigns", &wrong).await;
     let told = reply.json();
     let fields: Vec<_> =
@@ -201,6 +202,7 @@ async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_made() {
         "lane",
         "throttle_min_seconds",
         "window",
+        "weight",
         "max_failure_rate",
         "expires_after",
         "payload",
@@ -513,6 +515,36 @@ async fn a_retry_goes_on_with_the_pending_and_gives_the_failed_a_new_round_if_as
     assert_eq!(shown(&house, &id).await["state"], "completed");
     assert_eq!(act(&house, &id, "retry", &json!({})).await.code(), "CAMPAIGN_STATE");
     assert_eq!(act(&house, &id, "retry", &json!({"failed": true})).await.status, StatusCode::ACCEPTED);
+}
+
+#[tokio::test] // REQ ML-3
+async fn a_retry_under_a_key_is_done_once_and_a_key_of_another_request_changes_nothing() {
+    let house = furnished().await;
+    let id = created(&house, &json!({})).await;
+    listed(&house, &id, 2).await;
+    done(&house, &id, "start", &json!({})).await;
+    fed(&house, &id).await;
+    let first = claimed(&house).await;
+    settled(&house, first, Next::Failed(FailureReason::PermanentError)).await;
+    done(&house, &id, "pause", &json!({})).await;
+    let path = format!("/v1/campaigns/{id}/retry");
+    let retry = async |body: Value, key: &str| house.post_once("operator", &path, &body, key).await;
+    let letters = json!({"filter": {}});
+    house.post_once("operator", "/v1/dead-letters/discard", &letters, "taken").await;
+    for body in [json!({"failed": true}), json!({})] {
+        assert_eq!(retry(body, "taken").await.code(), "IDEMPOTENCY_CONFLICT");
+        assert_eq!(shown(&house, &id).await["state"], "paused");
+    }
+    let once = retry(json!({"failed": true}), "mine").await;
+    assert_eq!((once.status, once.header("idempotency-replayed")), (StatusCode::ACCEPTED, None));
+    assert_eq!(once.json()["state"], "running");
+    done(&house, &id, "pause", &json!({})).await;
+    let again = retry(json!({"failed": true}), "mine").await;
+    assert_eq!((again.status, again.header("idempotency-replayed")), (StatusCode::ACCEPTED, Some("true")));
+    assert_eq!(again.json()["operation_id"], once.json()["operation_id"]);
+    assert_eq!(again.json()["state"], "paused", "what somebody did since stays");
+    assert_eq!(retry(json!({}), "mine").await.code(), "IDEMPOTENCY_CONFLICT");
+    assert_eq!(shown(&house, &id).await["state"], "paused");
 }
 
 #[tokio::test] // REQ BK-7

@@ -223,6 +223,35 @@ async fn a_store_that_is_overloaded_slows_a_list_down_and_one_that_is_gone_ends_
     }
 }
 
+#[tokio::test] // REQ SE-1
+async fn a_key_that_is_for_other_channels_meanwhile_ends_a_list() {
+    let house = House::new().await;
+    let id = campaign(&house, "null").await;
+    let channels = Some(vec!["null".parse().unwrap()]);
+    house.add_key("default", &KeyDoc { channels, ..key("shop", "operator") }).await;
+    let (reading, begun) = tokio::sync::oneshot::channel();
+    let (narrow, narrowed) = tokio::sync::oneshot::channel();
+    let pieces = stream::once(async move {
+        reading.send(()).unwrap();
+        narrowed.await.unwrap();
+        Ok::<_, std::io::Error>(Bytes::from("{\"to\": \"a\", \"name\": \"A\"}\n"))
+    });
+    let call = request("POST", &format!("/v1/campaigns/{id}/recipients"))
+        .header("authorization", "Bearer key-shop")
+        .header("content-type", "application/x-ndjson")
+        .body(Body::from_stream(pieces))
+        .unwrap();
+    let narrowing = async {
+        begun.await.unwrap();
+        let done = house.call("PATCH", "/v1/keys/key_shop", r#"{"channels": ["crm"]}"#).await;
+        assert_eq!(done.status, StatusCode::OK, "{}", done.text);
+        narrow.send(()).unwrap();
+    };
+    let (reply, ()) = tokio::join!(house.send(call), narrowing);
+    assert_eq!(reply.code(), "FORBIDDEN", "{}", reply.text);
+    assert!(items(&house, &id, "").await.is_empty());
+}
+
 #[tokio::test] // REQ BK-7
 async fn recipients_come_in_pages_and_by_state() {
     let house = House::new().await;

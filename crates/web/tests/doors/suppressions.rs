@@ -147,15 +147,20 @@ async fn an_export_can_be_imported() {
     for wish in [
         json!({"kind": "email", "recipient": "ana@clinica.example", "note": "a, \"b\"", "source": "import"}),
         json!({"kind": "whatsapp", "recipient": "+5511987654321", "reason": "invalid_recipient"}),
+        json!({"kind": "email", "recipient": "=1+bia@clinica.example", "note": "=HYPERLINK(\"x\")", "source": "'@crm"}),
     ] {
-        assert_eq!(house.post("/v1/suppressions", &wish).await.status, StatusCode::CREATED);
+        let made = house.post("/v1/suppressions", &wish).await;
+        assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
     }
     let export = house.get("/v1/suppressions/export").await;
     assert_eq!(export.header("content-type"), Some("text/csv; charset=utf-8"));
-    assert_eq!(export.text.lines().count(), 3, "{}", export.text);
+    assert_eq!(export.text.lines().count(), 4, "{}", export.text);
+    let cells = ",'=1+bia@clinica.example,manual,''@crm,\"'=HYPERLINK(\"\"x\"\")\",";
+    assert!(export.text.contains(cells), "nothing for a spreadsheet to compute: {}", export.text);
+    assert!(export.text.contains(",+5511987654321,"), "{}", export.text);
     let other = House::new().await;
     let told = import(&other, "text/csv", "", export.text).await.json();
-    assert_eq!((&told["added"], &told["refused"]), (&json!(2), &json!(0)), "{told}");
+    assert_eq!((&told["added"], &told["refused"]), (&json!(3), &json!(0)), "{told}");
     let bare =
         |item: &Value| ["kind", "recipient", "reason", "source", "note"].map(|name| item[name].clone());
     let mut theirs: Vec<_> = listed(&other, "").await.iter().map(bare).map(|it| format!("{it:?}")).collect();

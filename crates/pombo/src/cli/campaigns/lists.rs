@@ -257,7 +257,19 @@ impl Failed {
     pub(super) fn is_final(&self) -> bool {
         match self {
             Failed::Unfit(_) => true,
-            Failed::Server(ClientError::Refused(refusal)) => !matches!(refusal.status, 429 | 500..),
+            // A list that broke off, a key that is not good, one that came too slowly: none of it is the list's fault.
+            Failed::Server(ClientError::Refused(refusal)) => {
+                !matches!(refusal.status, 400 | 401 | 408 | 429 | 500..)
+            }
+            Failed::Server(_) | Failed::Interrupted => false,
+        }
+    }
+
+    /// What is wrong lies in the list, and not in the campaign or in whoever sends it.
+    pub(super) fn is_of_the_list(&self) -> bool {
+        match self {
+            Failed::Unfit(_) => true,
+            Failed::Server(ClientError::Refused(refusal)) => matches!(refusal.status, 413 | 415 | 422),
             Failed::Server(_) | Failed::Interrupted => false,
         }
     }
@@ -329,6 +341,34 @@ mod tests {
         check("-", "{\n\"recipients\": [1]}", Format::Json);
         check("people.ndjson", "{\"to\": 1}\n{\"to\": 2}\n", Format::Ndjson);
         check("-", "{\"to\": 1}", Format::Ndjson);
+    }
+
+    #[test]
+    fn only_what_is_wrong_with_the_list_itself_is_held_against_it() {
+        let refused = |status| {
+            let refusal = crate::client::Refusal { status, ..Default::default() };
+            Failed::Server(ClientError::Refused(Box::new(refusal)))
+        };
+        for (status, last, of_the_list) in [
+            (422, true, true),
+            (413, true, true),
+            (415, true, true),
+            (403, true, false),
+            (404, true, false),
+            (409, true, false),
+            (400, false, false),
+            (401, false, false),
+            (408, false, false),
+            (429, false, false),
+            (503, false, false),
+        ] {
+            let failed = refused(status);
+            assert_eq!((failed.is_final(), failed.is_of_the_list()), (last, of_the_list), "{status}");
+        }
+        let away = ClientError::Unreachable { server: String::new(), why: String::new() };
+        for failed in [Failed::Interrupted, Failed::Server(away)] {
+            assert!(!failed.is_final() && !failed.is_of_the_list());
+        }
     }
 
     #[test]

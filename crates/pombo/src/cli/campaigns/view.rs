@@ -217,6 +217,8 @@ pub(super) fn show(campaign: &Value, now: Time, shared: &Shared) {
     );
     sheet.say("pace", pace(campaign));
     sheet.say("hours", hours(&campaign["window"]));
+    let weight = number(campaign, "weight");
+    sheet.say("turns", if weight > 1 { format!("{weight} where others have one") } else { String::new() });
     let counts = &campaign["counts"];
     let parts = ["sent", "failed", "queued", "pending", "suppressed", "cancelled"]
         .into_iter()

@@ -9,6 +9,7 @@ use pombo_kernel::classify::Scope;
 use pombo_kernel::message::{FailureReason, StateName};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::time::{Span, Time};
+use pombo_kernel::turns::Weight;
 use pombo_store::audit::Event;
 use pombo_store::core::Reading;
 use pombo_store::roster::NotDone;
@@ -40,6 +41,7 @@ on_every_store! {
     a_send_within_the_hard_limit_is_not_cut_off,
     a_cut_outlives_a_restart,
     messages_of_no_campaign_do_not_wait_for_any,
+    campaigns_that_compete_get_turns_by_their_weights,
     a_block_and_the_pace_both_hold,
     a_held_message_is_probed_at_the_campaigns_pace,
     a_document_that_is_gone_or_unreadable,
@@ -101,6 +103,24 @@ fn one_claim_takes_one_message_of_each_campaign(w: &mut World<impl Fresh>) {
         w.claim(10).iter().map(|claimed| claimed.message.queue.campaign.clone().unwrap()).collect();
     campaigns.sort();
     assert_eq!(campaigns, [name(C), name(D)]);
+}
+
+// REQ BK-5
+fn campaigns_that_compete_get_turns_by_their_weights(w: &mut World<impl Fresh>) {
+    w.running(C, 40);
+    w.running(D, 40);
+    for (weight, share) in [(1, 12), (3, 18)] {
+        w.change(C, |campaign, _| campaign.weight = Weight::new(weight).unwrap());
+        let mut ours = 0;
+        for _ in 0..24 {
+            let claimed = w.claim(1).remove(0);
+            ours += u32::from(claimed.message.queue.campaign == Some(name(C)));
+            w.settle(&claimed, End::Sent);
+            // Both could go by then, and there is one who sends.
+            w.pass(mins(1));
+        }
+        assert_eq!(ours, share, "at a weight of {weight}");
+    }
 }
 
 // REQ BK-2

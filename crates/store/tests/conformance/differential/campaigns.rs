@@ -6,6 +6,7 @@ use pombo_kernel::campaign::{Campaign, PauseReason, State};
 use pombo_kernel::message::{Actor, ClaimId, Draft, QueueName};
 use pombo_kernel::name::{CampaignName, Tenant};
 use pombo_kernel::time::{Span, Time};
+use pombo_kernel::turns::Weight;
 use pombo_store::StoreError;
 use pombo_store::core::{Core, Reading};
 use pombo_store::roster::{self, Enlist, Feed, Recipient, Roster, Serving};
@@ -116,6 +117,7 @@ fn made(now: Time) -> Campaign {
         "created_at": "2026-05-01T12:00:00Z", "created_by": "ana", "state": "draft"}"#;
     let mut made: Campaign = serde_json::from_str(text).unwrap();
     made.created_at = now;
+    made.weight = Weight::new(if (now.millis() / 1_000) % 2 == 0 { 1 } else { 3 }).unwrap();
     made
 }
 

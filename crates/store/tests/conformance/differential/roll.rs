@@ -30,7 +30,7 @@ const TOPICS: [Option<&str>; 3] = [None, Some("t"), Some("t\0")];
 #[derive(Clone, Debug)]
 pub(super) enum Command {
     Accept(Vec<Wish>),
-    Claim { node: i64, lane: usize, max: usize, bounded: bool, lined: bool },
+    Claim { node: i64, lane: usize, max: usize, bounded: bool, lined: bool, weighed: bool },
     Settle(Vec<Ending>),
     Examine { place: Place, change: BlockChange, vitals: Vitals },
     Report { channel: &'static str, id: usize, delivery: Delivery },
@@ -234,6 +234,7 @@ impl Roll {
                 max: self.pick(&[0, 1, 2, 3, 20, 40]),
                 bounded: self.one_in(3),
                 lined: self.one_in(3),
+                weighed: self.one_in(2),
             },
             40..43 => Command::Report {
                 channel: self.pick(&["crm", "crm", "mail"]),

@@ -4,7 +4,8 @@ use pombo_kernel::campaign::Campaign;
 use pombo_kernel::campaign::throttle::{BadThrottle, Throttle};
 use pombo_kernel::name::{ChannelName, LaneName, TemplateName};
 use pombo_kernel::time::{Span, Time};
-use pombo_kernel::window::Window;
+use pombo_kernel::turns::Weight;
+use pombo_kernel::window::{Window, Zone};
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
@@ -42,6 +43,8 @@ pub(crate) struct CampaignRequest {
     throttle_max_seconds: Option<f64>,
     /// When it may send; always if left out.
     window: Option<Window>,
+    /// How many turns its messages get in their lane where those of others get one. 1 if left out.
+    weight: Option<Weight>,
     /// It pauses once this share of the last sends failed: 0.5 if left out, never if null.
     #[schemars(range(min = 0, max = 1))]
     max_failure_rate: Option<f64>,
@@ -65,6 +68,7 @@ pub(crate) struct CampaignChange {
     throttle_max_seconds: Option<f64>,
     /// Null for always.
     window: Option<Window>,
+    weight: Option<Weight>,
     /// Null for never.
     #[schemars(range(min = 0, max = 1))]
     max_failure_rate: Option<f64>,
@@ -111,17 +115,20 @@ pub(super) struct Wish {
     min: Option<f64>,
     max: Option<f64>,
     window: Option<Option<Window>>,
+    weight: Option<Weight>,
     max_failure_rate: Option<Option<f64>>,
 }
 
 impl Wish {
-    pub(super) fn read(fields: &mut Fields, payload_bytes: usize, now: Time) -> Wish {
+    /// Hours that name no time zone are those of the channel's.
+    pub(super) fn read(fields: &mut Fields, payload_bytes: usize, zone: &Zone, now: Time) -> Wish {
         Wish {
             name: fields.line("name", NAME_BYTES),
             payload: payload(fields, payload_bytes),
             min: number(fields, "throttle_min_seconds"),
             max: number(fields, "throttle_max_seconds"),
-            window: window(fields, now),
+            window: window(fields, zone, now),
+            weight: weight(fields),
             max_failure_rate: rate(fields),
         }
     }
@@ -159,11 +166,15 @@ impl Wish {
                 Problem::field(field, reason, HOW_FAST)
             })?;
             note("throttle", campaign.throttle != throttle);
-            campaign.throttle = throttle;
+            campaign.set_throttle(throttle);
         }
         if let Some(window) = &self.window {
             note("window", campaign.window != *window);
             campaign.window.clone_from(window);
+        }
+        if let Some(weight) = self.weight {
+            note("weight", campaign.weight != weight);
+            campaign.weight = weight;
         }
         if let Some(rate) = self.max_failure_rate {
             note("max_failure_rate", campaign.max_failure_rate != rate);
@@ -214,13 +225,16 @@ fn payload(fields: &mut Fields, bytes_max: usize) -> Option<Map<String, Value>> 
     }
 }
 
-fn window(fields: &mut Fields, now: Time) -> Option<Option<Window>> {
+fn window(fields: &mut Fields, zone: &Zone, now: Time) -> Option<Option<Window>> {
     const FORM: &str = "write {\"hours\": \"08:00-20:00\", \"days\": [\"mon\", \"sat\"], \"time_zone\": \
                         \"America/Sao_Paulo\", \"holidays\": [\"2026-12-25\"]}";
-    let given = match fields.nullable("window")? {
+    let mut given = match fields.nullable("window")? {
         Value::Null => return Some(None),
         given => given,
     };
+    if let Value::Object(parts) = &mut given {
+        parts.entry("time_zone").or_insert_with(|| zone.to_string().into());
+    }
     match serde_json::from_value::<Window>(given) {
         Ok(window) if window.opens(now) == Some(Time::MAX) => {
             fields.wrong("window", "is never open", "name at least one day that is no holiday");
@@ -234,6 +248,11 @@ fn window(fields: &mut Fields, now: Time) -> Option<Option<Window>> {
             None
         }
     }
+}
+
+fn weight(fields: &mut Fields) -> Option<Weight> {
+    let given = fields.whole("weight", 1, Weight::MAX.get().into())?;
+    u32::try_from(given).ok().and_then(Weight::new)
 }
 
 fn rate(fields: &mut Fields) -> Option<Option<f64>> {

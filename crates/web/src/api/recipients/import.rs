@@ -11,7 +11,7 @@ use http::{HeaderMap, header};
 use pombo_kernel::campaign::Campaign;
 use pombo_kernel::campaign::recipient::Listed;
 use pombo_kernel::listing::{Ask, Encoding, Format, Reader, Terms, Unreadable};
-use pombo_kernel::name::CampaignName;
+use pombo_kernel::name::{CampaignName, ChannelName};
 use pombo_kernel::template::Compiled;
 use pombo_store::StoreError;
 use pombo_store::roster::{Enlist, Enlisted, NotDone};
@@ -113,8 +113,9 @@ pub(crate) async fn import(call: Call) -> Result<Response, Problem> {
         let hint = "send it again after the time in Retry-After";
         return Err(Problem::new(Code::Overloaded, "too many streams are open; nothing was stored", hint));
     };
+    let channel = campaign.channel;
     let campaign = doc.id.parse().map_err(|_| Problem::internal())?;
-    let mut import = Import { door, caller, campaign, counts: [0; 3], problems: Vec::new() };
+    let mut import = Import { door, caller, campaign, channel, counts: [0; 3], problems: Vec::new() };
     let reader = Reader::new(ask, terms);
     let done = import.take(reader, body.into_data_stream()).await;
     done.map_err(|problem| import.broken_off(problem))?;
@@ -204,6 +205,7 @@ struct Import {
     door: Door,
     caller: Arc<Caller>,
     campaign: CampaignName,
+    channel: ChannelName,
     /// Added, duplicates, invalid.
     counts: [u64; 3],
     problems: Vec<LineProblem>,
@@ -239,9 +241,10 @@ impl Import {
     }
 
     async fn store(&mut self, lines: Vec<Listed>) -> Result<(), Problem> {
-        let Import { door, caller, campaign, .. } = self;
-        // A key that was taken away meanwhile ends the list.
-        door.still_knows(caller).await?;
+        let Import { door, caller, campaign, channel, .. } = self;
+        // A key that was taken away meanwhile, or is for other channels by now, ends the list.
+        *caller = door.still_knows(caller).await?;
+        caller.may_use(channel)?;
         if lines.is_empty() {
             return Ok(());
         }

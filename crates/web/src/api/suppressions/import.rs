@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::{Query, Wish, filters};
-use crate::api::csv::quoted;
+use crate::api::csv::{alive, inert};
 use crate::api::fields::Fields;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
@@ -171,7 +171,8 @@ fn heading(text: &[u8]) -> Result<Vec<String>, Problem> {
     Ok(names)
 }
 
-/// A line of CSV as a document. What an export has beyond a request is passed over.
+/// A line of CSV as a document. What an export has beyond a request is passed over, and so is what keeps spreadsheets
+/// from computing it.
 fn row(columns: &[String], text: &[u8]) -> Result<String, String> {
     let text = std::str::from_utf8(text).map_err(|_| NOT_UTF8.to_owned())?;
     let cells = cells(text)?;
@@ -181,7 +182,7 @@ fn row(columns: &[String], text: &[u8]) -> Result<String, String> {
     let named = columns.iter().zip(cells).filter(|(name, cell)| {
         !cell.is_empty() && !matches!(name.as_str(), "id" | "created_at" | "created_by")
     });
-    let document: Map<String, Value> = named.map(|(name, cell)| (name.clone(), cell.into())).collect();
+    let document: Map<String, Value> = named.map(|(name, cell)| (name.clone(), alive(&cell).into())).collect();
     Ok(Value::Object(document).to_string())
 }
 
@@ -228,16 +229,16 @@ fn cells(line: &str) -> Result<Vec<String>, String> {
 
 /// An entry as an export shows it.
 pub(super) fn csv_line(it: &Suppression) -> String {
-    let quoted = |text: &str| quoted(text).into_owned();
+    let inert = |text: &str| inert(text).into_owned();
     let cells = [
         it.id.clone(),
         it.kind.to_string(),
-        quoted(&it.recipient),
+        inert(&it.recipient),
         it.reason.to_string(),
-        quoted(it.source.as_deref().unwrap_or_default()),
-        quoted(it.note.as_deref().unwrap_or_default()),
+        inert(it.source.as_deref().unwrap_or_default()),
+        inert(it.note.as_deref().unwrap_or_default()),
         it.created_at.to_string(),
-        quoted(&it.created_by),
+        inert(&it.created_by),
     ];
     format!("{}\r\n", cells.join(","))
 }
