@@ -422,6 +422,9 @@ impl Campaign {
         self.roll.ahead += made;
         self.roll.suppressed += suppressed;
         self.roll.failed += failed;
+        for _ in 0..failed {
+            self.recent = self.recent.and(true);
+        }
         self.complete(now).or_else(|| self.stop_if_unwell(now))
     }
 

@@ -214,14 +214,93 @@ async fn an_operator_adds_changes_schedules_pauses_resumes_cancels_and_removes()
     assert!(noted.contains("NOT_FOUND"), "{noted}");
 }
 
-/// Answers a request that needs no reading of its body.
+/// Answers a request with 200.
 async fn answer(listener: &TcpListener, body: &str) -> String {
+    answer_with(listener, "200 OK", body).await
+}
+
+/// Answers a request, once all of it is there; the status may have headers after it.
+async fn answer_with(listener: &TcpListener, status: &str, body: &str) -> String {
     let (mut stream, _) = listener.accept().await.unwrap();
-    let mut seen = vec![0; 4096];
-    let length = stream.read(&mut seen).await.unwrap();
-    let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length";
+    let mut seen = String::new();
+    let mut piece = vec![0; 4096];
+    loop {
+        let length = stream.read(&mut piece).await.unwrap();
+        seen += &String::from_utf8_lossy(&piece[..length]);
+        if !seen.contains("transfer-encoding: chunked") || seen.ends_with("0\r\n\r\n") {
+            break;
+        }
+    }
+    let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length");
     stream.write_all(format!("{head}: {}\r\n\r\n{body}", body.len()).as_bytes()).await.unwrap();
-    String::from_utf8_lossy(&seen[..length]).lines().next().unwrap().to_owned()
+    seen.lines().next().unwrap().to_owned()
+}
+
+/// Makes a campaign of a server that answers its creation and its list like this; what was noted, and what was asked
+/// for after the list.
+async fn refused_list(created: &'static str, listed: &'static str) -> (String, Option<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("people.csv");
+    std::fs::write(&list, "to,nome\na,Ana\n").unwrap();
+    let server = tokio::spawn(async move {
+        answer(&listener, r#"{"items": [{"name": "hall", "kind": "null"}]}"#).await;
+        answer(&listener, r#"{"name": "natal", "text": "Olá, {{ nome }}"}"#).await;
+        answer_with(&listener, created, r#"{"id": "cmp_1", "state": "draft"}"#).await;
+        answer_with(&listener, listed, r#"{"title": "No", "code": "NO"}"#).await;
+        answer_with(&listener, "204 No Content", "").await
+    });
+    let args = [&CREATE[..], &[list.to_str().unwrap(), "--idempotency-key", "june"]].concat();
+    let (said, noted, code) = run(&url, &args, b"").await;
+    assert_eq!((said.as_str(), code), ("", Some(1)), "{noted}");
+    // Whatever it asked for is answered by now.
+    match server.is_finished() {
+        true => (noted, Some(server.await.unwrap())),
+        false => {
+            server.abort();
+            (noted, None)
+        }
+    }
+}
+
+#[tokio::test] // REQ BK-4
+async fn a_draft_goes_with_its_list_only_if_it_was_made_for_it_and_the_list_itself_is_refused() {
+    let (made, found) = ("201 Created", "201 Created\r\nidempotency-replayed: true");
+    let (noted, asked) = refused_list(made, "422 Unprocessable Content").await;
+    assert_eq!(asked.as_deref(), Some("DELETE /v1/campaigns/cmp_1 HTTP/1.1"));
+    assert!(noted.contains("nothing was created"), "{noted}");
+    let (noted, asked) = refused_list(found, "422 Unprocessable Content").await;
+    assert_eq!(asked, None, "{noted}");
+    assert!(noted.contains("cmp_1 was there before, and stays"), "{noted}");
+    for status in ["400 Bad Request", "401 Unauthorized", "408 Request Timeout"] {
+        let (noted, asked) = refused_list(made, status).await;
+        assert_eq!(asked, None, "{status}: {noted}");
+        assert!(noted.contains("pombo campaigns add cmp_1"), "{status}: {noted}");
+    }
+}
+
+#[tokio::test] // REQ BK-4
+async fn a_retry_whose_operation_does_not_end_well_has_failed() {
+    let halted = r#"{"id": "opr_1", "state": "halted", "done": 2, "reason": "it was enough"}"#;
+    for (status, operation, why) in
+        [("200 OK", halted, "it was enough"), ("404 Not Found", r#"{"title": "Gone", "code": "NO"}"#, "Gone")]
+    {
+        for more in [&[][..], &["--json"]] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let server = tokio::spawn(async move {
+                answer(&listener, r#"{"id": "cmp_1", "state": "running", "operation_id": "opr_1"}"#).await;
+                answer_with(&listener, status, operation).await;
+                answer(&listener, r#"{"id": "cmp_1", "state": "running"}"#).await;
+            });
+            let args = [&["campaigns", "retry", "cmp_1", "--failed"][..], more].concat();
+            let (said, noted, code) = run(&url, &args, b"").await;
+            server.abort();
+            assert_eq!(code, Some(1), "{more:?}: {said}{noted}");
+            assert!(noted.contains(why), "{more:?}: {noted}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -15,10 +15,11 @@ use pombo_kernel::name::{CampaignName, Tenant};
 use pombo_kernel::planted;
 use pombo_kernel::time::Time;
 
+use crate::core::Core;
 use crate::roster::{self, Enlist, Enlisted, Feed, NotDone, Serving};
 use crate::shelf::{Doc, Leaf, Shelf};
 use crate::walls::Walls;
-use crate::{Settlement, StoreError};
+use crate::{Conflict, Settlement, StoreError};
 
 /// What became of a recipient who was pending.
 pub(crate) struct Placed {
@@ -29,7 +30,7 @@ pub(crate) struct Placed {
 }
 
 /// A store that keeps campaigns and lines as documents.
-pub(crate) trait Courses: Walls {
+pub(crate) trait Courses: Walls + Core {
     /// A document as it stands. Nobody else changes it before the commit.
     fn locked_doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str) -> Result<Option<Doc>, StoreError>;
 
@@ -53,8 +54,12 @@ pub(crate) trait Courses: Walls {
         numbers: &[u64],
     ) -> Result<Vec<u64>, StoreError>;
 
-    /// Makes messages, without any idempotency key.
-    fn make_messages(&mut self, drafts: &[Draft], now: Time) -> Result<Vec<MessageId>, StoreError>;
+    /// Makes messages, which have no idempotency key and so meet no other.
+    fn make_messages(&mut self, drafts: &[Draft], now: Time) -> Result<Vec<MessageId>, StoreError> {
+        let met = |conflict: Conflict| StoreError::Broken(format!("a campaign met {}", conflict.first));
+        let accepted = self.accept_all(drafts, now)?;
+        accepted.into_iter().map(|accepted| accepted.map(|it| it.id).map_err(met)).collect()
+    }
 
     /// Writes down what became of recipients who were pending.
     fn place_recipients(

@@ -249,7 +249,7 @@ pub(crate) struct Pace {
     /// Days on which it sends, for example mon,tue,wed,thu,fri [default: all]
     #[arg(long, value_name = "DAYS", value_delimiter = ',', requires = "window")]
     days: Option<Vec<String>>,
-    /// Whose clock the hours are read from [default: America/Sao_Paulo]
+    /// Whose clock the hours are read from [default: the server's `time_zone`]
     #[arg(long, value_name = "ZONE", requires = "window")]
     time_zone: Option<String>,
     /// Dates on which it does not send, for example 2026-12-25,2027-01-01

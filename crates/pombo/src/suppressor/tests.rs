@@ -196,15 +196,17 @@ async fn bounces_for_good_and_complaints_are_taken_from_receipts() {
 #[tokio::test] // REQ BK-8
 async fn what_went_to_several_people_at_once_puts_none_of_them_on_the_list() {
     let bench = Bench::new();
-    let others = [("cc", json!(["bia@a.example"])), ("bcc", json!("caio@a.example")), ("also_to", json!(["d@a.example"]))];
+    let others = [
+        ("cc", json!(["bia@a.example"])),
+        ("bcc", json!("caio@a.example")),
+        ("also_to", json!(["d@a.example"])),
+    ];
     for (at, (field, others)) in others.iter().enumerate() {
         let id = format!("p{at}");
         let content = json!({"subject": "s", "text": "t", (*field): others});
-        bench.accept_with("mail", "ana@a.example", content.clone()).await;
+        bench.accept_with("mail", "ana@a.example", content).await;
         bench.end(Ok(&id)).await;
         bench.report(&id, Delivery::Complained, "").await;
-        bench.accept_with("mail", "eva@a.example", content).await;
-        bench.end(Err("resend:suppressed")).await;
     }
     all(&mut bench.work(1)).await;
     assert_eq!(bench.list().await, []);

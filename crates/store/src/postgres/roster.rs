@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use pombo_kernel::campaign::recipient::{Listed, Standing};
 use pombo_kernel::id::MessageId;
-use pombo_kernel::message::{ClaimKey, Draft, Json, Message, QueueName};
+use pombo_kernel::message::{ClaimKey, Json, Message, QueueName};
 use pombo_kernel::name::{CampaignName, Tenant};
 use pombo_kernel::time::{Span, Time};
 
@@ -322,11 +322,6 @@ impl Courses for Postgres {
         values.extend([numbers.into(), i16::from(Standing::Pending.code()).into()]);
         let found = self.ask_one(sql!("recipient_pending"), values)?;
         found.iter().map(|row| rows::number::<i64, u64>(row, 0)).collect()
-    }
-
-    fn make_messages(&mut self, drafts: &[Draft], now: Time) -> Result<Vec<MessageId>, StoreError> {
-        let accepted = self.accept_all(drafts, now)?;
-        Ok(accepted.into_iter().flatten().map(|accepted| accepted.id).collect())
     }
 
     fn place_recipients(

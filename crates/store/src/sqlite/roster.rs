@@ -2,14 +2,12 @@
 
 use pombo_kernel::campaign::recipient::{Listed, Standing};
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::message::{ClaimKey, Draft, Json, Message};
+use pombo_kernel::message::{ClaimKey, Json, Message};
 use pombo_kernel::name::{CampaignName, Tenant};
-use pombo_kernel::time::Time;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Sqlite, rows, shelf, sql};
 use crate::StoreError;
-use crate::core::Core as _;
 use crate::courses::{Courses, Placed};
 use crate::roster::{self, Enlisted, Recipient, Roster};
 use crate::shelf::{Doc, Shelf};
@@ -83,11 +81,6 @@ impl Courses for Sqlite {
             }
         }
         Ok(pending)
-    }
-
-    fn make_messages(&mut self, drafts: &[Draft], now: Time) -> Result<Vec<MessageId>, StoreError> {
-        let accepted = self.accept_all(drafts, now)?;
-        Ok(accepted.into_iter().flatten().map(|accepted| accepted.id).collect())
     }
 
     fn place_recipients(

@@ -101,6 +101,35 @@ fn ten_thousand_messages_are_claimed_by_four_nodes_each_exactly_once() {
     assert_eq!(database.ask("SELECT count(*) FROM pombo.claim"), "0");
 }
 
+#[test]
+fn a_look_each_second_finds_what_others_put_there_and_a_whole_one_what_they_put_back() {
+    let database = migrated();
+    let (mut one, mut two) = (Node::on(&database, 1), Node::on(&database, 2));
+    // Time passes, and no word comes from the other.
+    let after = |node: &mut Node, span| {
+        node.now = node.now + span;
+        node.core.look(node.now).unwrap();
+        node.claim_unaware(10)
+    };
+    two.accept(&[later(mins(60 * 24))]);
+    assert_eq!(after(&mut one, secs(1)), [], "it waits for tomorrow");
+    two.now = one.now;
+    let now = two.accept(&[draft()]);
+    assert_eq!(ids(&after(&mut one, secs(1))), now, "before what waits, in the same seat");
+    two.now = one.now;
+    let elsewhere = two.accept(&[to("other.example")]);
+    assert_eq!(ids(&after(&mut one, secs(1))), elsewhere, "in a seat that was not known");
+    two.now = one.now;
+    let old = two.accept(&[draft()]);
+    let taken = two.claim_unaware(10);
+    two.now = one.now + secs(7);
+    let newer = two.accept(&[draft()]);
+    assert_eq!(ids(&after(&mut one, secs(7))), newer);
+    assert_eq!(two.release(taken[0].key), Settled::Done);
+    let found = (0..10).map(|_| after(&mut one, secs(1))).find(|taken| !taken.is_empty());
+    assert_eq!(found.map(|taken| ids(&taken)), Some(old), "it was due before what was taken last");
+}
+
 // invariant 1
 #[test]
 fn ids_differ_between_nodes_that_have_the_same_dice_and_the_same_time() {

@@ -182,7 +182,8 @@ fn row(columns: &[String], text: &[u8]) -> Result<String, String> {
     let named = columns.iter().zip(cells).filter(|(name, cell)| {
         !cell.is_empty() && !matches!(name.as_str(), "id" | "created_at" | "created_by")
     });
-    let document: Map<String, Value> = named.map(|(name, cell)| (name.clone(), alive(&cell).into())).collect();
+    let document: Map<String, Value> =
+        named.map(|(name, cell)| (name.clone(), alive(&cell).into())).collect();
     Ok(Value::Object(document).to_string())
 }
 
