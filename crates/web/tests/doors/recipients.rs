@@ -226,9 +226,9 @@ async fn a_store_that_is_overloaded_slows_a_list_down_and_one_that_is_gone_ends_
 #[tokio::test] // REQ SE-1
 async fn a_key_that_is_for_other_channels_meanwhile_ends_a_list() {
     let house = House::new().await;
-    let id = campaign(&house, "null").await;
     let channels = Some(vec!["null".parse().unwrap()]);
     house.add_key("default", &KeyDoc { channels, ..key("shop", "operator") }).await;
+    let id = campaign(&house, "null").await;
     let (reading, begun) = tokio::sync::oneshot::channel();
     let (narrow, narrowed) = tokio::sync::oneshot::channel();
     let pieces = stream::once(async move {
