@@ -78,6 +78,8 @@ pub(crate) struct Queue {
     /// Others are at work on its campaign until then, as far as is known.
     others_until: Time,
     pass: Pass,
+    /// The lane's turn in which it last took something.
+    served: u64,
     seat: Seat,
 }
 
@@ -94,14 +96,16 @@ impl Queue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seat {
     Idle,
-    Ready(Pass),
+    Ready(Pass, u64),
     Waiting(Time),
 }
 
 #[derive(Debug, Default)]
 struct Lane {
     pass: Pass,
-    ready: BTreeSet<(Pass, QueueId)>,
+    /// How often anybody took something.
+    turns: u64,
+    ready: BTreeSet<(Pass, u64, QueueId)>,
     waiting: BTreeSet<(Time, QueueId)>,
 }
 
@@ -183,6 +187,7 @@ impl Board {
             ranks: 0,
             others_until: Time::default(),
             pass: Pass::default(),
+            served: 0,
             seat: Seat::Idle,
         };
         self.queues.insert(id, queue);
@@ -240,7 +245,7 @@ impl Board {
         self.advance(lane, now);
         let lane = self.lanes.get(lane)?;
         let mut ready = lane.ready.iter();
-        let (_, id) = ready.next()?;
+        let (.., id) = ready.next()?;
         let alone = if ready.next().is_none() { Alone::Yes } else { Alone::No };
         Some((*id, alone))
     }
@@ -256,6 +261,8 @@ impl Board {
         // A queue that is alone takes many turns at once, and the lane moves on with each.
         for (n, priority) in taken.enumerate() {
             if n % BITE == 0 {
+                lane.turns += 1;
+                queue.served = lane.turns;
                 lane.pass = queue.pass.resumed(lane.pass);
                 queue.pass = lane.pass;
             }
@@ -298,19 +305,19 @@ impl Board {
             None | Some((_, Front::Shut { until: None })) => Seat::Idle,
             Some((earliest, Front::Shut { until: Some(until) })) => Seat::Waiting(earliest.max(until)),
             Some((earliest, _)) if earliest > now => Seat::Waiting(earliest),
-            Some(_) => Seat::Ready(queue.pass.resumed(lane.pass)),
+            Some(_) => Seat::Ready(queue.pass.resumed(lane.pass), queue.served),
         };
         if seat == queue.seat {
             return;
         }
         match queue.seat {
             Seat::Idle => {}
-            Seat::Ready(pass) => drop(lane.ready.remove(&(pass, id))),
+            Seat::Ready(pass, served) => drop(lane.ready.remove(&(pass, served, id))),
             Seat::Waiting(time) => drop(lane.waiting.remove(&(time, id))),
         }
         match seat {
             Seat::Idle => {}
-            Seat::Ready(pass) => drop(lane.ready.insert((pass, id))),
+            Seat::Ready(pass, served) => drop(lane.ready.insert((pass, served, id))),
             Seat::Waiting(time) => drop(lane.waiting.insert((time, id))),
         }
         queue.seat = seat;

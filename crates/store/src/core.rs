@@ -6,7 +6,8 @@
 //! Rules that every core keeps, so that all stores mean the same:
 //!
 //! - A claim picks, among the lane's queues that have something due and no shut gate in front, the one with the
-//!   lowest `max(its pass, the lane's pass)`, the older queue first among equals; takes up to
+//!   lowest `max(its pass, the lane's pass)`, among equals the one that took something longest ago, and of those that
+//!   never did the older; takes up to
 //!   [`BITE`](pombo_kernel::turns::BITE) of its heads; pays for them; and goes on until the ask is met or nothing
 //!   is left. The lane's pass is where its last bite began. Heads go by priority, due time, then age.
 //! - A claim does not look at deadlines: whoever drives a core calls `expire` first, and claims only when that

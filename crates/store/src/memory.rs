@@ -73,6 +73,8 @@ struct Model {
     idempotency: BTreeMap<(Tenant, String), ([u8; 16], MessageId)>,
     queues: BTreeMap<Arc<QueueName>, Queue>,
     lanes: BTreeMap<LaneName, Pass>,
+    /// How often a queue took something.
+    turns_taken: u64,
     claims: BTreeMap<MessageKey, Hold>,
     blocks: BTreeMap<Place, Block>,
     paused: Option<Pause>,
@@ -127,6 +129,8 @@ struct Queue {
     /// How many queues were there before it.
     age: usize,
     pass: Pass,
+    /// The turn in which it last took something.
+    served: u64,
 }
 
 /// A claimed message and its holder.
@@ -160,6 +164,7 @@ const NOBODY: NodeId = NodeId(i64::MIN);
 struct Turn {
     queue: Arc<QueueName>,
     pass: Pass,
+    served: u64,
     age: usize,
     probing: Option<Probing>,
 }
@@ -202,7 +207,7 @@ impl Memory {
     /// Turns are not durable, nor is traffic but for the flows of a store that is shared.
     fn forget_turns(&mut self) {
         for queue in self.now.queues.values_mut() {
-            queue.pass = Pass::default();
+            (queue.pass, queue.served) = (Pass::default(), 0);
         }
         self.now.lanes.clear();
         if self.kept == Kept::Shared {
@@ -281,7 +286,9 @@ impl Core for Memory {
         let mut taken = Vec::new();
         while taken.len() < ask.max && model.paused.is_none() {
             let turns = model.turns(&ask.lane, now);
-            let Some(turn) = turns.iter().min_by_key(|turn| (turn.pass, turn.age)) else { break };
+            let Some(turn) = turns.iter().min_by_key(|turn| (turn.pass, turn.served, turn.age)) else {
+                break;
+            };
             // A queue that is alone simply has the next turn as well.
             let bite = if turn.probing.is_some() { 1 } else { BITE.min(ask.max - taken.len()) };
             taken.extend(model.take(turn, bite, claim, ask.node, now));
@@ -664,7 +671,7 @@ impl Model {
         }
         let name = Arc::new(name);
         let age = self.queues.len();
-        self.queues.insert(name.clone(), Queue { age, pass: Pass::default() });
+        self.queues.insert(name.clone(), Queue { age, pass: Pass::default(), served: 0 });
         name
     }
 
@@ -707,7 +714,8 @@ impl Model {
             };
             if !self.heads(name, 0, now).is_empty() {
                 let pass = queue.pass.resumed(lane_pass);
-                turns.push(Turn { queue: name.clone(), pass, age: queue.age, probing });
+                let (served, age) = (queue.served, queue.age);
+                turns.push(Turn { queue: name.clone(), pass, served, age, probing });
             }
         }
         turns
@@ -727,6 +735,8 @@ impl Model {
             heads.sort_by_key(|(message, due)| (*due, message.id));
         }
         heads.truncate(bite);
+        self.turns_taken += u64::from(!heads.is_empty());
+        let served = if heads.is_empty() { turn.served } else { self.turns_taken };
         self.passed(&turn.queue, &heads, now);
         let weight = self.weight(&turn.queue);
         for (message, due) in heads {
@@ -738,7 +748,7 @@ impl Model {
             taken.extend(self.hold(message.id.key(), hold, now));
         }
         if let Some(queue) = self.queues.get_mut(&turn.queue) {
-            queue.pass = pass;
+            (queue.pass, queue.served) = (pass, served);
         }
         taken
     }

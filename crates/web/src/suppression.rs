@@ -4,7 +4,7 @@
 //! reads the audit can guess no phone number from it.
 
 use pombo_kernel::kind::ChannelKind;
-use pombo_kernel::message::{Actor, Body, Draft};
+use pombo_kernel::message::{Actor, Body, Draft, StateName};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::request::{Code, Problem};
 use pombo_kernel::setup::{Setup, Suppressions};
@@ -12,12 +12,15 @@ use pombo_kernel::suppression::{Family, Suppression};
 use pombo_store::audit::Event;
 use pombo_store::shelf::{Doc, Expect, Leaf, Shelf, Shelve};
 use pombo_store::transition::act_of;
-use pombo_store::{Store, StoreError};
+use pombo_store::{Cancelled, Filter, Store, StoreError};
 use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::key::hex;
+
+/// Messages that are looked at together.
+const PAGE: usize = 100;
 
 /// An id for a new entry, of random bytes.
 pub fn new_id(random: [u8; 32]) -> String {
@@ -66,6 +69,37 @@ pub async fn of(
     let Some(normalised) = family.normalised(to) else { return Ok(None) };
     let doc = store.doc(Shelf::Suppression, tenant.clone(), place(family, &normalised)).await?;
     Ok(doc.as_ref().and_then(read))
+}
+
+/// Calls back what campaigns have waiting for somebody who was put on the list; how much there was. What is being sent
+/// goes on.
+pub async fn call_back(store: &dyn Store, tenant: &Tenant, entry: &Suppression) -> Result<usize, StoreError> {
+    let by = Actor(entry.created_by.clone());
+    let mut addresses = vec![entry.recipient.clone()];
+    let person = entry.kind.person(&entry.recipient);
+    if entry.kind == Family::Whatsapp && !person.contains('@') {
+        addresses.push(format!("+{person}"));
+    }
+    addresses.dedup();
+    let mut called_back = 0;
+    for recipient in addresses {
+        let state = Some(StateName::Pending);
+        let filter =
+            Filter { tenant: tenant.clone(), state, recipient: Some(recipient), ..Filter::default() };
+        let mut before = None;
+        loop {
+            let page = store.page(filter.clone(), before, PAGE).await?;
+            for line in page.lines.iter().filter(|line| line.message.queue.campaign.is_some()) {
+                let done = store.cancel(tenant.clone(), line.message.id, by.clone()).await?;
+                called_back += usize::from(done == Cancelled::Done);
+            }
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(called_back)
 }
 
 /// What keeps these messages from being accepted, the first of it: somebody whom they would reach is on the list, and

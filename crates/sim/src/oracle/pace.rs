@@ -102,7 +102,7 @@ impl Courses {
             Event::CampaignCompleted => tour.state = Course::Completed,
             // Told with the message that opened it.
             Event::CampaignResumed => {
-                hold!(12, tour.state == Course::Running, "nothing opened it: {record:?}")
+                hold!(12, tour.state == Course::Running, "nothing opened it: {record:?}");
             }
             Event::CampaignCancelled => tour.state = Course::Cancelled,
             _ => return broken(12, format_args!("nothing here does that: {record:?}")),

@@ -678,3 +678,23 @@ async fn other_channels_write_to_whoever_they_are_told_to() {
     house.post("/v1/suppressions", &json!({"kind": "email", "recipient": "ana@example.com"})).await;
     assert_eq!(house.post("/v1/messages", &mail("ana@example.com")).await.status, StatusCode::ACCEPTED);
 }
+
+#[tokio::test] // REQ BK-8
+async fn whoever_is_put_on_the_list_is_not_written_to_though_a_message_was_ready() {
+    let house = furnished().await;
+    let id = created(&house, &json!({})).await;
+    listed(&house, &id, 2).await;
+    done(&house, &id, "start", &json!({})).await;
+    fed(&house, &id).await;
+    let own = json!({"channel": "mail", "to": "p1@example.com", "content": {"subject": "Oi", "text": "x"}});
+    assert_eq!(house.post("/v1/messages", &own).await.status, StatusCode::ACCEPTED);
+    let wish = json!({"kind": "email", "recipient": "p1@example.com", "reason": "opt_out"});
+    assert_eq!(house.post("/v1/suppressions", &wish).await.status, StatusCode::CREATED);
+    let to = |query: &str| format!("/v1/messages?recipient=p1%40example.com{query}");
+    let of_campaign = house.get(&to(&format!("&campaign={id}"))).await.json();
+    assert_eq!(of_campaign["items"][0]["state"], "cancelled", "{of_campaign}");
+    let waiting = house.get(&to("&state=pending")).await.json();
+    assert_eq!(waiting["items"].as_array().unwrap().len(), 1, "one of its own still goes: {waiting}");
+    let counts = &shown(&house, &id).await["counts"];
+    assert_eq!((&counts["cancelled"], &counts["queued"]), (&json!(1), &json!(1)));
+}

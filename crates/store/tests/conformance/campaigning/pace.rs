@@ -33,6 +33,7 @@ on_every_store! {
     only_a_running_campaign_sends,
     a_campaign_sends_in_its_hours,
     the_gap_of_a_line_holds_across_campaigns,
+    campaigns_of_a_line_take_turns_whoever_else_is_in_the_lane,
     a_line_without_rules_knows_no_gap,
     a_line_has_its_daily_cap_until_midnight,
     what_was_given_back_does_not_use_up_the_daily_cap,
@@ -327,6 +328,29 @@ fn the_gap_of_a_line_holds_across_campaigns(w: &mut World<impl Fresh>) {
     assert_eq!(w.claim_by(&rules, 10), []);
     w.pass(secs(1));
     assert_eq!(w.claim_by(&rules, 10).len(), 1);
+}
+
+// REQ BK-5, BK-6
+fn campaigns_of_a_line_take_turns_whoever_else_is_in_the_lane(w: &mut World<impl Fresh>) {
+    let rules = LineRules { gap: Some(secs(40)), ..LineRules::default() };
+    w.running(C, 8);
+    w.running(D, 8);
+    let mut sent = Vec::new();
+    for _ in 0..8 {
+        // What others take moves the lane on, past what either campaign has paid for.
+        let mut other = draft();
+        other.queue.channel = "mail".parse().unwrap();
+        w.accept(other);
+        let taken = w.claim_by(&rules, 10);
+        for claimed in &taken {
+            w.settle(claimed, End::Sent);
+            sent.extend(claimed.message.queue.campaign.clone());
+        }
+        w.pass(mins(2));
+    }
+    // Each has two queues.
+    let count = |campaign| sent.iter().filter(|it| **it == name(campaign)).count();
+    assert_eq!((count(C), count(D)), (4, 4), "{sent:?}");
 }
 
 // REQ BK-6
