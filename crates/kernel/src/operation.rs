@@ -192,6 +192,28 @@ pub enum Sight {
 }
 
 impl Operation {
+    /// One that begins now, without limits, on whatever it may touch.
+    pub fn new(kind: Kind, stage: Stage, by: Actor, now: Time) -> Operation {
+        Operation {
+            kind,
+            filter: BTreeMap::new(),
+            within: None,
+            channel: None,
+            note: None,
+            by,
+            rate_per_minute: None,
+            canary: 0,
+            total: None,
+            done: 0,
+            skipped: 0,
+            cursor: None,
+            created_at: now,
+            state: State::Running { next_at: now, stage },
+            found: None,
+            request: None,
+        }
+    }
+
     /// When it is next looked at; never again once it has ended.
     pub fn due(&self) -> Option<Time> {
         match self.state {
@@ -324,22 +346,10 @@ mod tests {
     fn reprocess(rate: Option<u32>, canary: u32) -> Operation {
         let stage = if canary > 0 { Stage::Canary } else { Stage::Rest };
         Operation {
-            kind: Kind::Reprocess,
             filter: [("channel".to_owned(), "crm".to_owned())].into(),
-            within: None,
-            channel: None,
-            note: None,
-            by: Actor("ana".to_owned()),
             rate_per_minute: rate,
             canary,
-            total: None,
-            done: 0,
-            skipped: 0,
-            cursor: None,
-            created_at: T0,
-            state: State::Running { next_at: T0, stage },
-            found: None,
-            request: None,
+            ..Operation::new(Kind::Reprocess, stage, Actor("ana".to_owned()), T0)
         }
     }
 

@@ -209,45 +209,29 @@ fn told_gone(record: &Record) -> Option<MessageId> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicI64, Ordering};
 
     use pombo_kernel::message::{Actor, Body, Idempotency, Priority, QueueName};
     use pombo_kernel::name::ChannelName;
     use pombo_kernel::secret::Secret;
     use pombo_kernel::subscription::Signer;
-    use pombo_kernel::time::Time;
+    use pombo_kernel::time::Span;
     use pombo_store::Filter;
-    use pombo_store::memory::Memory;
     use pombo_store::shelf::{Expect, Shelve};
-    use pombo_store::shell::Shell;
 
     use super::*;
-    use crate::config::{Config, Environment, Source};
+    use crate::by_hand::{Hand, configured, model};
     use crate::follower::{Cursor, LEASE};
-
-    #[derive(Debug)]
-    struct Hands(AtomicI64);
-
-    impl Clock for Hands {
-        fn now(&self) -> Time {
-            Time::from_millis(1_800_000_000_000 + self.0.load(Ordering::Relaxed))
-        }
-    }
 
     struct World {
         store: Arc<dyn Store>,
-        clock: Arc<Hands>,
+        clock: Arc<Hand>,
         setup: watch::Receiver<Arc<Setup>>,
     }
 
     impl World {
         fn new() -> World {
-            let clock = Arc::new(Hands(AtomicI64::new(0)));
-            let entropy = Box::new(|| [7; 32]);
-            let store = Shell::start(Memory::new(Dice::seeded(1)), clock.clone(), entropy).unwrap();
-            let config = Config::parse("", Source::default(), &Environment::default()).unwrap();
-            let (_, setup) = watch::channel(Arc::new(config.setup()));
-            World { store: Arc::new(store), clock, setup }
+            let (store, clock) = model();
+            World { store, clock, setup: configured("").subscribe() }
         }
 
         fn node(&self, holder: u64) -> Work {
@@ -363,7 +347,7 @@ mod tests {
         world.accept(5).await;
         assert!(matches!(two.round().await.unwrap(), Rest::Until(LEASE)));
         assert_eq!(world.told().await, 5);
-        world.clock.0.fetch_add(3_001, Ordering::Relaxed);
+        world.clock.pass(Span::from_millis(3_001));
         all(&mut two).await;
         assert_eq!((world.told().await, world.cursor().await.unwrap().holder), (10, 2));
         world.accept(5).await;
@@ -378,10 +362,10 @@ mod tests {
         world.subscribe("whk_1").await;
         let (mut one, mut two) = (world.node(1), world.node(2));
         all(&mut two).await;
-        world.clock.0.fetch_add(3_001, Ordering::Relaxed);
+        world.clock.pass(Span::from_millis(3_001));
         world.subscribe("whk_2").await;
         all(&mut one).await;
-        world.clock.0.fetch_add(3_001, Ordering::Relaxed);
+        world.clock.pass(Span::from_millis(3_001));
         world.accept(5).await;
         all(&mut two).await;
         assert_eq!(world.told().await, 10);

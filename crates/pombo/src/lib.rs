@@ -54,6 +54,8 @@
 #![warn(missing_docs)]
 
 mod bench;
+#[cfg(test)]
+mod by_hand;
 mod camunda;
 #[doc(hidden)]
 pub mod cli;

@@ -72,26 +72,24 @@ async fn start(client: &Client, name: &str, numbers: &[String]) -> String {
 /// Waits until a campaign has written to everybody; as it stands then.
 async fn completed(client: &Client, id: &str) -> Value {
     let path = format!("/v1/campaigns/{id}");
-    for _ in 0..1_800 {
-        let campaign = client.get(&path).await.unwrap();
-        if campaign["state"] == "completed" {
-            return campaign;
+    let mut events = client.events("/v1/events?types=campaign.completed", None).await.unwrap();
+    let ended = async {
+        loop {
+            let campaign = client.get(&path).await.unwrap();
+            if campaign["state"] == "completed" {
+                return campaign;
+            }
+            assert_eq!(campaign["state"], "running", "{campaign}");
+            events.next().await.unwrap().unwrap();
         }
-        assert_eq!(campaign["state"], "running", "{campaign}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("it was never complete: {}", client.get(&path).await.unwrap());
+    };
+    tokio::time::timeout(Duration::from_secs(180), ended).await.expect("it was never complete")
 }
 
 /// Waits until such a request has come and is not answered yet.
 async fn under_way(evolution: &EvolutionSandbox, such: impl Fn(&Visit) -> bool) {
-    for _ in 0..3_000 {
-        if evolution.visits().iter().any(|visit| visit.ended.is_none() && such(visit)) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("nothing is being sent");
+    let came = tokio::time::timeout(Duration::from_secs(15), evolution.under_way(such));
+    assert!(came.await.is_ok(), "nothing is being sent");
 }
 
 /// Of one campaign, nothing began before the pause after what came before it. How many requests there were.

@@ -9,7 +9,7 @@ use pombo_kernel::campaign::recipient::{Listed, Standing};
 use pombo_kernel::campaign::{Campaign, End, Flight, Turn};
 use pombo_kernel::id::MessageId;
 use pombo_kernel::lifecycle::Next;
-use pombo_kernel::message::{ClaimId, ClaimKey, Draft, Message, QueueName};
+use pombo_kernel::message::{ClaimId, Draft, Message, QueueName};
 use pombo_kernel::name::{CampaignName, Tenant};
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
@@ -68,9 +68,6 @@ pub(crate) trait Courses: Walls + Core {
         campaign: &CampaignName,
         placed: &[Placed],
     ) -> Result<(), StoreError>;
-
-    /// Takes a message from its holder as if the holder were gone, on whichever node that is.
-    fn disown_for_all(&mut self, key: ClaimKey) -> Result<(), StoreError>;
 
     /// Notes where the recipient stands whose message this is.
     fn mark_recipient(&mut self, message: &Message, standing: Standing) -> Result<(), StoreError>;
@@ -187,7 +184,7 @@ pub(crate) trait Courses: Walls + Core {
     fn cut_off(&mut self, tenant: &Tenant, name: &CampaignName, now: Time) -> Result<bool, StoreError> {
         let Ok((doc, mut campaign)) = self.locked_campaign(tenant, name)? else { return Ok(false) };
         let Some((key, turn)) = campaign.cut(now) else { return Ok(false) };
-        self.disown_for_all(key)?;
+        self.disown(key);
         self.record(roster::turned(name.as_str(), tenant, &campaign, &turn, now));
         self.put_campaign(doc, name, campaign, now)?;
         Ok(true)

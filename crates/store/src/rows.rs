@@ -20,6 +20,11 @@ pub(crate) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Broken(error.to_string()))
 }
 
+/// A number as databases keep it.
+pub(crate) fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 /// The body as it is stored: what has a column of its own is left out.
 pub(crate) fn body(body: &Body) -> Result<Vec<u8>, StoreError> {
     let bare = Body { kind: None, template: None, reference: None, ..body.clone() };

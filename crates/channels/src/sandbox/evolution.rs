@@ -23,6 +23,7 @@ use pombo_kernel::secret::Secret;
 use pombo_kernel::time::Clock;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 pub use self::receipt::Hook;
@@ -102,7 +103,7 @@ impl EvolutionSandbox {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let world = Mutex::new(World::new(&options));
-        let shared = Arc::new(Shared { options, world, postman });
+        let shared = Arc::new(Shared { options, world, arrived: Notify::new(), postman });
         let server = tokio::spawn(serve(listener, shared.clone()));
         Ok(EvolutionSandbox { address, shared, server })
     }
@@ -124,6 +125,17 @@ impl EvolutionSandbox {
     /// Every request to send, in the order in which they came, if there is a clock.
     pub fn visits(&self) -> Vec<Visit> {
         self.shared.world().visits.clone()
+    }
+
+    /// Waits until a request to send has come that is such, and is not answered yet.
+    pub async fn under_way(&self, such: impl Fn(&Visit) -> bool) {
+        loop {
+            let news = self.shared.arrived.notified();
+            if self.visits().iter().any(|visit| visit.ended.is_none() && such(visit)) {
+                return;
+            }
+            news.await;
+        }
     }
 
     pub fn set_state(&self, state: State) {
@@ -151,6 +163,8 @@ impl Drop for EvolutionSandbox {
 struct Shared {
     options: Options,
     world: Mutex<World>,
+    /// Told of every request to send.
+    arrived: Notify,
     postman: Postman,
 }
 
@@ -175,6 +189,7 @@ struct Stay<'a> {
 impl Stay<'_> {
     fn begin<'a>(shared: &'a Shared, body: &Value) -> Stay<'a> {
         let nth = shared.options.clock.as_ref().map(|clock| shared.world().visited(body, clock.now()));
+        shared.arrived.notify_waiters();
         Stay { shared, nth }
     }
 }

@@ -1,45 +1,26 @@
 //! Rounds by hand, on the model: time stands still unless it is told to pass.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-
 use pombo_kernel::campaign::StateName;
 use pombo_kernel::campaign::recipient::{Listed, Person};
-use pombo_kernel::dice::Dice;
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{Attempt, AttemptOutcome, Message, Progress, StateName as MessageState};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::reply::Receipt;
 use pombo_kernel::suppression::{Family, Reason, Suppression};
 use pombo_kernel::template::Template;
-use pombo_store::memory::Memory;
 use pombo_store::roster::Enlist;
 use pombo_store::shelf::{Expect, Shelve};
-use pombo_store::shell::Shell;
 use pombo_store::{Ask, Claimed, NodeId, Settled, Settlement};
 
 use super::*;
-use crate::config::{Config, Environment, Source};
+use crate::by_hand::{Hand, T0, configured, model};
 
-const T0: Time = Time::from_millis(1_800_000_000_000);
 const ID: &str = "cmp_1";
-
-#[derive(Debug)]
-struct Hand(AtomicI64);
-
-impl Clock for Hand {
-    fn now(&self) -> Time {
-        Time::from_millis(self.0.load(Ordering::SeqCst))
-    }
-}
 
 struct Bench {
     store: Arc<dyn Store>,
     clock: Arc<Hand>,
     setup: watch::Sender<Arc<Setup>>,
-}
-
-fn setup(text: &str) -> Arc<Setup> {
-    Arc::new(Config::parse(text, Source::default(), &Environment::default()).unwrap().setup())
 }
 
 fn tenant() -> Tenant {
@@ -49,10 +30,8 @@ fn tenant() -> Tenant {
 impl Bench {
     /// A campaign to so many, as a draft.
     async fn new(recipients: u64) -> Bench {
-        let clock = Arc::new(Hand(AtomicI64::new(T0.millis())));
-        let memory = Memory::new(Dice::seeded(1));
-        let store = Arc::new(Shell::start(memory, clock.clone(), Box::new(|| [7; 32])).unwrap());
-        let setup = watch::channel(setup("[channels.zap]\nkind = \"evolution\"\n")).0;
+        let (store, clock) = model();
+        let setup = configured("[channels.zap]\nkind = \"evolution\"\n");
         let bench = Bench { store, clock, setup };
         let template =
             Template { whatsapp: Some("Oi {{ nome }} da {{ clinica }}".into()), ..Template::default() };
@@ -102,10 +81,6 @@ impl Bench {
     async fn rounds(&self) {
         let mut work = self.work();
         while work.round().await.unwrap().is_some_and(|wake| wake <= self.clock.now()) {}
-    }
-
-    fn pass(&self, span: Span) {
-        self.clock.0.fetch_add(i64::try_from(span.millis()).unwrap(), Ordering::SeqCst);
     }
 
     async fn change(&self, change: impl FnOnce(&mut Campaign)) {
@@ -215,7 +190,7 @@ async fn a_scheduled_campaign_starts_when_its_time_has_come() {
     bench.change(|campaign| campaign.schedule(start_at).unwrap()).await;
     assert_eq!(bench.work().round().await.unwrap(), Some(start_at));
     assert_eq!(bench.campaign().await.state.name(), StateName::Scheduled);
-    bench.pass(Span::from_hours(1));
+    bench.clock.pass(Span::from_hours(1));
     bench.rounds().await;
     let campaign = bench.campaign().await;
     assert_eq!(campaign.state, State::Running { since: start_at });
@@ -251,7 +226,7 @@ async fn messages_are_made_as_a_caller_would_have_asked_for_them_and_a_few_ahead
     // Eight of them leave, and the next are made.
     for _ in 0..9 {
         bench.arrive().await;
-        bench.pass(Span::from_secs(25));
+        bench.clock.pass(Span::from_secs(25));
     }
     bench.rounds().await;
     assert_eq!(bench.campaign().await.roll.ahead, 16);
@@ -313,7 +288,7 @@ async fn a_campaign_that_cannot_be_sent_as_it_is_stops_with_words() {
     ];
     for (config, template, words) in cases {
         let bench = Bench::started(3).await;
-        bench.setup.send_replace(setup(config));
+        bench.setup.send_replace(configured(config).borrow().clone());
         bench.change(|campaign| campaign.template = template.parse().unwrap()).await;
         bench.rounds().await;
         let State::Paused { reason, note, .. } = bench.campaign().await.state else { panic!("it goes on") };
@@ -375,7 +350,7 @@ async fn a_send_that_does_not_end_is_cut_off_at_the_hard_limit() {
     let claimed = bench.claim().await;
     let hard = Span::from_secs(420);
     assert_eq!(bench.work().round().await.unwrap(), Some(T0 + hard));
-    bench.pass(hard);
+    bench.clock.pass(hard);
     bench.rounds().await;
     let State::Paused { reason, .. } = bench.campaign().await.state else { panic!("it goes on") };
     assert_eq!(reason, PauseReason::TimeLimit);

@@ -1,34 +1,19 @@
 //! Rounds by hand, on the model: time stands still unless it is told to pass.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use pombo_channels::{BoxFuture, Envelope};
 use pombo_kernel::backoff::Wait;
 use pombo_kernel::classify::Verdict;
-use pombo_kernel::dice::Dice;
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{Attempt, AttemptFailure, AttemptOutcome, Draft, Priority, Progress, QueueName};
 use pombo_kernel::operation::{Stage, State as Standing};
 use pombo_kernel::reply::{Fault, FaultKind, Receipt, Reply};
 use pombo_store::audit::Event;
-use pombo_store::memory::Memory;
-use pombo_store::shell::Shell;
 use pombo_store::{Ask, NodeId, Settlement};
 
 use super::*;
-use crate::config::{Config, Environment, Source};
-
-const T0: Time = Time::from_millis(1_800_000_000_000);
-
-#[derive(Debug)]
-struct Hand(AtomicI64);
-
-impl Clock for Hand {
-    fn now(&self) -> Time {
-        Time::from_millis(self.0.load(Ordering::SeqCst))
-    }
-}
+use crate::by_hand::{Hand, T0, configured, model};
 
 struct Bench {
     store: Arc<dyn Store>,
@@ -38,20 +23,9 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let clock = Arc::new(Hand(AtomicI64::new(T0.millis())));
-        let memory = Memory::new(Dice::seeded(1));
-        let store = Arc::new(Shell::start(memory, clock.clone(), Box::new(|| [7; 32])).unwrap());
-        let config = Config::parse(
-            "[channels.crm]\nkind = \"webhook\"\n[channels.wa]\nkind = \"evolution\"\n",
-            Source::default(),
-            &Environment::default(),
-        );
-        let setup = watch::channel(Arc::new(config.unwrap().setup())).0;
+        let (store, clock) = model();
+        let setup = configured("[channels.crm]\nkind = \"webhook\"\n[channels.wa]\nkind = \"evolution\"\n");
         Bench { store, clock, setup }
-    }
-
-    fn pass(&self, span: Span) {
-        self.clock.0.fetch_add(i64::try_from(span.millis()).unwrap(), Ordering::SeqCst);
     }
 
     fn work(&self) -> Work {
@@ -185,22 +159,11 @@ fn failure(text: &str) -> AttemptFailure {
 fn reprocess(canary: u32, rate: Option<u32>) -> Operation {
     let stage = if canary > 0 { Stage::Canary } else { Stage::Rest };
     Operation {
-        kind: Kind::Reprocess,
         filter: [("channel".to_owned(), "crm".to_owned())].into(),
-        within: None,
-        channel: None,
         note: Some("again".to_owned()),
-        by: Actor("ana".to_owned()),
         rate_per_minute: rate,
         canary,
-        total: None,
-        done: 0,
-        skipped: 0,
-        cursor: None,
-        created_at: T0,
-        state: Standing::Running { next_at: T0, stage },
-        found: None,
-        request: None,
+        ..Operation::new(Kind::Reprocess, stage, Actor("ana".to_owned()), T0)
     }
 }
 
@@ -209,13 +172,13 @@ async fn every_letter_that_was_dead_is_reprocessed_once_and_none_that_died_later
     let bench = Bench::new();
     bench.accept(450).await;
     assert_eq!(bench.die("wrong").await, 450);
-    bench.pass(Span::from_secs(1));
+    bench.clock.pass(Span::from_secs(1));
     bench.begin("opr_1", &Operation { created_at: bench.clock.now(), ..reprocess(0, None) }).await;
     let mut work = bench.work();
     assert!(work.round().await.unwrap().is_some());
     assert_eq!(bench.operation("opr_1").await.done, 200);
     // What was reprocessed dies again, and so does something else: neither was looked at by whoever asked.
-    bench.pass(Span::from_secs(1));
+    bench.clock.pass(Span::from_secs(1));
     bench.accept(1).await;
     assert_eq!(bench.die("wrong").await, 201);
     while work.round().await.unwrap().is_some() {}
@@ -236,7 +199,7 @@ async fn nodes_that_work_on_the_same_operation_do_each_letter_once() {
     for _ in 0..20 {
         let (one, two, three) = tokio::join!(one.round(), two.round(), three.round());
         assert!(one.is_ok() && two.is_ok() && three.is_ok());
-        bench.pass(YIELD);
+        bench.clock.pass(YIELD);
     }
     let operation = bench.operation("opr_1").await;
     assert_eq!((operation.done, operation.state.as_str()), (900, "done"));
@@ -261,7 +224,7 @@ async fn the_others_are_left_alone_while_the_first_fails_by_the_same_cause() {
     let next = || Next::Retry { due: T0 + hour, wait };
     let retried = bench.end(|| (next(), Some("order 47119 is wrong"))).await;
     assert_eq!(retried, 2);
-    bench.pass(WATCH_EVERY);
+    bench.clock.pass(WATCH_EVERY);
     assert_eq!(work.round().await.unwrap(), None);
     let operation = bench.operation("opr_1").await;
     let Standing::Halted { reason, .. } = &operation.state else { panic!("{operation:?}") };
@@ -287,7 +250,7 @@ async fn the_others_go_once_the_first_has_arrived_at_the_pace_that_was_asked_for
         assert_eq!(work.round().await.unwrap(), Some(bench.clock.now() + Span::from_secs(2)));
         // Another node, or this one after a death, keeps to the same times.
         work = bench.work();
-        bench.pass(Span::from_secs(2));
+        bench.clock.pass(Span::from_secs(2));
         assert_eq!(bench.acts().await.0.len(), gone);
         work.round().await.unwrap();
     }
@@ -343,10 +306,8 @@ async fn a_provider_is_asked_by_one_node_and_what_it_said_is_on_record() {
         let channels: Channels =
             [("crm".parse().unwrap(), Arc::new(Pretend(health)) as Arc<dyn Channel>)].into();
         let test = Operation {
-            kind: Kind::TestChannel,
             channel: Some("crm".parse().unwrap()),
-            state: Standing::Running { next_at: T0, stage: Stage::Probing },
-            ..reprocess(0, None)
+            ..Operation::new(Kind::TestChannel, Stage::Probing, Actor("ana".to_owned()), T0)
         };
         bench.begin("opr_1", &test).await;
         let (mut one, mut two) = (bench.work_with(channels.clone()), bench.work_with(channels));

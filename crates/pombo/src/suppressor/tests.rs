@@ -1,7 +1,5 @@
 //! Rounds by hand, on the model.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-
 use pombo_kernel::classify::Verdict;
 use pombo_kernel::delivery::Report;
 use pombo_kernel::id::MessageId;
@@ -9,28 +7,16 @@ use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{Attempt, AttemptFailure, AttemptOutcome, Body, FailureReason, Progress};
 use pombo_kernel::reply::Receipt;
 use pombo_kernel::request::Request;
-use pombo_kernel::time::{Span, Time};
+use pombo_kernel::time::Span;
 use pombo_store::dead::{Edit, Edited};
-use pombo_store::memory::Memory;
 use pombo_store::shelf::{Expect, Pick, Shelf, Wanted};
-use pombo_store::shell::Shell;
 use pombo_store::{Ask, NodeId, Settlement};
 use serde_json::json;
 
 use super::*;
-use crate::config::{Config, Environment, Source};
+use crate::by_hand::{Hand, configured, model};
 
-const T0: Time = Time::from_millis(1_800_000_000_000);
 const ANA: &str = "+55 11 98765-4321";
-
-#[derive(Debug)]
-struct Hand(AtomicI64);
-
-impl Clock for Hand {
-    fn now(&self) -> Time {
-        Time::from_millis(self.0.load(Ordering::SeqCst))
-    }
-}
 
 struct Bench {
     store: Arc<dyn Store>,
@@ -43,10 +29,8 @@ const CHANNELS: &str = "[channels.zap]\nkind = 'evolution'\n[channels.mail]\nkin
 
 impl Bench {
     fn new() -> Bench {
-        let clock = Arc::new(Hand(AtomicI64::new(T0.millis())));
-        let store = Shell::start(Memory::new(Dice::seeded(1)), clock.clone(), Box::new(|| [7; 32])).unwrap();
-        let config = Config::parse(CHANNELS, Source::default(), &Environment::default()).unwrap();
-        Bench { store: Arc::new(store), clock, setup: watch::channel(Arc::new(config.setup())).0 }
+        let (store, clock) = model();
+        Bench { store, clock, setup: configured(CHANNELS) }
     }
 
     fn work(&self, holder: u64) -> Work {
@@ -57,10 +41,6 @@ impl Bench {
             entropy: Arc::new(|| [9; 32]),
             follower: Follower::new(self.store.clone(), CURSOR, holder),
         }
-    }
-
-    fn pass(&self, span: Span) {
-        self.clock.0.fetch_add(i64::try_from(span.millis()).unwrap(), Ordering::SeqCst);
     }
 
     async fn accept(&self, channel: &str, to: &str) -> MessageId {
@@ -237,7 +217,7 @@ async fn an_entry_stays_as_it_is_and_one_that_was_removed_comes_back_with_the_ne
         record: None,
     };
     bench.store.shelve(vec![removed]).await.unwrap();
-    bench.pass(Span::from_secs(10));
+    bench.clock.pass(Span::from_secs(10));
     // Another node takes over where this one has come to.
     let mut other = bench.work(2);
     all(&mut other).await;
@@ -253,7 +233,7 @@ async fn whoever_was_meant_at_the_failure_is_listed_and_not_whom_somebody_wrote_
     let bench = Bench::new();
     let id = bench.accept("zap", ANA).await;
     bench.end(Err(ABSENT)).await;
-    bench.pass(Span::from_secs(5));
+    bench.clock.pass(Span::from_secs(5));
     let story = bench.store.story(Tenant::default(), id).await.unwrap().unwrap();
     let edit = Edit {
         tenant: Tenant::default(),

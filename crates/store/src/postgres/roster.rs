@@ -7,17 +7,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use pombo_kernel::campaign::recipient::{Listed, Standing};
 use pombo_kernel::id::MessageId;
-use pombo_kernel::message::{ClaimKey, Json, Message, QueueName};
+use pombo_kernel::message::{Json, Message, QueueName};
 use pombo_kernel::name::{CampaignName, Tenant};
 use pombo_kernel::time::{Span, Time};
 
 use super::link::{Row, Step, Value};
 use super::{Postgres, rows, shelf, sql};
 use crate::StoreError;
-use crate::core::Core as _;
 use crate::courses::{Courses, Placed};
 use crate::roster::{self, Enlisted, Recipient, Roster};
-use crate::rows::digest;
+use crate::rows::{digest, whole};
 use crate::shelf::{Doc, Shelf};
 
 /// How long to leave a campaign alone for which somebody else is sending just now.
@@ -345,20 +344,10 @@ impl Courses for Postgres {
         self.ask_one(sql!("recipient_place"), values).map(drop)
     }
 
-    fn disown_for_all(&mut self, key: ClaimKey) -> Result<(), StoreError> {
-        self.disown(key);
-        Ok(())
-    }
-
     fn mark_recipient(&mut self, message: &Message, standing: Standing) -> Result<(), StoreError> {
         self.docs.marks.insert(message.id.key().0, i16::from(standing.code()));
         Ok(())
     }
-}
-
-/// As PostgreSQL keeps it.
-fn whole(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// What names a list.

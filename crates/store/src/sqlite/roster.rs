@@ -2,7 +2,7 @@
 
 use pombo_kernel::campaign::recipient::{Listed, Standing};
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::message::{ClaimKey, Json, Message};
+use pombo_kernel::message::{Json, Message};
 use pombo_kernel::name::{CampaignName, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -10,6 +10,7 @@ use super::{Sqlite, rows, shelf, sql};
 use crate::StoreError;
 use crate::courses::{Courses, Placed};
 use crate::roster::{self, Enlisted, Recipient, Roster};
+use crate::rows::whole;
 use crate::shelf::{Doc, Shelf};
 
 impl Courses for Sqlite {
@@ -98,11 +99,6 @@ impl Courses for Sqlite {
         Ok(())
     }
 
-    fn disown_for_all(&mut self, key: ClaimKey) -> Result<(), StoreError> {
-        self.claims.disown(key);
-        Ok(())
-    }
-
     fn mark_recipient(&mut self, message: &Message, standing: Standing) -> Result<(), StoreError> {
         self.write(sql!("recipient_mark"), params![message.id.key().0, standing.code()])?;
         Ok(())
@@ -123,11 +119,6 @@ impl Sqlite {
         let Some(list) = find(&self.file.db, tenant, campaign)? else { return Ok(0) };
         self.write(sql!("recipient_strike"), params![list, i64::try_from(max).unwrap_or(i64::MAX)])
     }
-}
-
-/// As SQLite keeps it.
-fn whole(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn find(db: &Connection, tenant: &Tenant, campaign: &CampaignName) -> Result<Option<i64>, StoreError> {

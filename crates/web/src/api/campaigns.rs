@@ -10,7 +10,7 @@ use pombo_kernel::campaign::letter::KIND;
 use pombo_kernel::campaign::{Campaign, PauseReason, Refused, State, StateName};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::{CampaignName, Tenant};
-use pombo_kernel::operation::{self, Kind, Operation, Stage};
+use pombo_kernel::operation::{Kind, Operation, Stage};
 use pombo_kernel::time::Time;
 use pombo_store::audit::Event;
 use pombo_store::shelf::{Doc, Pick, Shelf, Shelved, Wanted};
@@ -476,22 +476,9 @@ pub(crate) async fn retry(call: Call) -> Result<Response, Problem> {
 fn reprocess(caller: &Caller, id: &str, campaign: &Campaign, now: Time) -> Operation {
     let filter = [("campaign", id), ("channel", campaign.channel.as_str())];
     Operation {
-        kind: Kind::Reprocess,
         filter: filter.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         within: caller.channels.as_ref().map(|within| within.to_vec()),
-        channel: None,
-        note: None,
-        by: caller.actor(),
-        rate_per_minute: None,
-        canary: 0,
-        total: None,
-        done: 0,
-        skipped: 0,
-        cursor: None,
-        created_at: now,
-        state: operation::State::Running { next_at: now, stage: Stage::Rest },
-        found: None,
-        request: None,
+        ..Operation::new(Kind::Reprocess, Stage::Rest, caller.actor(), now)
     }
 }
 

@@ -254,22 +254,8 @@ pub(crate) async fn test_channel(call: Call) -> Result<Response, Problem> {
     Fields::read(&text)?.end()?;
     let now = door.now();
     let wanted = Operation {
-        kind: Kind::TestChannel,
-        filter: BTreeMap::new(),
-        within: None,
         channel: Some(channel.name.clone()),
-        note: None,
-        by: caller.actor(),
-        rate_per_minute: None,
-        canary: 0,
-        total: None,
-        done: 0,
-        skipped: 0,
-        cursor: None,
-        created_at: now,
-        state: State::Running { next_at: now, stage: Stage::Probing },
-        found: None,
-        request: None,
+        ..Operation::new(Kind::TestChannel, Stage::Probing, caller.actor(), now)
     };
     let key = idempotency::header(&head.headers)?;
     let key = key.map(|key| idempotency::of(key, channel.name.as_str().as_bytes()));

@@ -96,6 +96,25 @@ pub(crate) async fn fed(house: &House, id: &str) {
     house.store.feed(feed).await.unwrap().unwrap();
 }
 
+/// A campaign of two that runs, with their messages.
+async fn under_way() -> (House, String) {
+    let house = furnished().await;
+    let id = created(&house, &json!({})).await;
+    listed(&house, &id, 2).await;
+    done(&house, &id, "start", &json!({})).await;
+    fed(&house, &id).await;
+    (house, id)
+}
+
+/// The same, paused after the first of them failed.
+async fn half_failed() -> (House, String) {
+    let (house, id) = under_way().await;
+    let first = claimed(&house).await;
+    settled(&house, first, Next::Failed(FailureReason::PermanentError)).await;
+    done(&house, &id, "pause", &json!({})).await;
+    (house, id)
+}
+
 pub(crate) async fn claimed(house: &House) -> Claimed {
     let ask = Ask { node: NodeId(1), lane: "default".parse().unwrap(), max: 1, rates: Default::default() };
     house.store.claim(ask).await.unwrap().remove(0)
@@ -493,14 +512,7 @@ async fn a_cancel_waits_for_what_was_made_ahead_and_says_so_if_that_takes_long()
 
 #[tokio::test] // REQ BK-4
 async fn a_retry_goes_on_with_the_pending_and_gives_the_failed_a_new_round_if_asked_to() {
-    let house = furnished().await;
-    let id = created(&house, &json!({})).await;
-    listed(&house, &id, 2).await;
-    done(&house, &id, "start", &json!({})).await;
-    fed(&house, &id).await;
-    let first = claimed(&house).await;
-    settled(&house, first, Next::Failed(FailureReason::PermanentError)).await;
-    done(&house, &id, "pause", &json!({})).await;
+    let (house, id) = half_failed().await;
     let resumed = done(&house, &id, "retry", &json!({})).await;
     assert_eq!((&resumed["state"], &resumed["operation_id"]), (&json!("running"), &Value::Null));
     let both = act(&house, &id, "retry", &json!({"failed": true})).await;
@@ -519,14 +531,7 @@ async fn a_retry_goes_on_with_the_pending_and_gives_the_failed_a_new_round_if_as
 
 #[tokio::test] // REQ ML-3
 async fn a_retry_under_a_key_is_done_once_and_a_key_of_another_request_changes_nothing() {
-    let house = furnished().await;
-    let id = created(&house, &json!({})).await;
-    listed(&house, &id, 2).await;
-    done(&house, &id, "start", &json!({})).await;
-    fed(&house, &id).await;
-    let first = claimed(&house).await;
-    settled(&house, first, Next::Failed(FailureReason::PermanentError)).await;
-    done(&house, &id, "pause", &json!({})).await;
+    let (house, id) = half_failed().await;
     let path = format!("/v1/campaigns/{id}/retry");
     let retry = async |body: Value, key: &str| house.post_once("operator", &path, &body, key).await;
     let letters = json!({"filter": {}});
@@ -681,11 +686,7 @@ async fn other_channels_write_to_whoever_they_are_told_to() {
 
 #[tokio::test] // REQ BK-8
 async fn whoever_is_put_on_the_list_is_not_written_to_though_a_message_was_ready() {
-    let house = furnished().await;
-    let id = created(&house, &json!({})).await;
-    listed(&house, &id, 2).await;
-    done(&house, &id, "start", &json!({})).await;
-    fed(&house, &id).await;
+    let (house, id) = under_way().await;
     let own = json!({"channel": "mail", "to": "p1@example.com", "content": {"subject": "Oi", "text": "x"}});
     assert_eq!(house.post("/v1/messages", &own).await.status, StatusCode::ACCEPTED);
     let wish = json!({"kind": "email", "recipient": "p1@example.com", "reason": "opt_out"});

@@ -6,7 +6,7 @@ use axum::response::Response;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Idempotency, StateName};
 use pombo_kernel::name::Tenant;
-use pombo_kernel::operation::{self, Kind, Operation, Stage};
+use pombo_kernel::operation::{Kind, Operation, Stage};
 use pombo_kernel::time::Time;
 use pombo_store::dead::{Act, Ruled, Ruling, cause_of};
 use pombo_store::shelf::{Doc, Expect, Leaf, Shelf, Shelve};
@@ -201,22 +201,13 @@ fn operation(
     let canary = if act == Act::Reprocess { wish.canary.unwrap_or(many) } else { 0 };
     let stage = if canary > 0 { Stage::Canary } else { Stage::Rest };
     Operation {
-        kind: kind(act),
         filter,
         within: caller.channels.as_ref().map(|within| within.to_vec()),
-        channel: None,
         note: wish.note.clone(),
-        by: caller.actor(),
         rate_per_minute: wish.rate_per_minute,
         canary,
         total: (!counted.at_least).then_some(counted.count),
-        done: 0,
-        skipped: 0,
-        cursor: None,
-        created_at: now,
-        state: operation::State::Running { next_at: now, stage },
-        found: None,
-        request: None,
+        ..Operation::new(kind(act), stage, caller.actor(), now)
     }
 }
 
