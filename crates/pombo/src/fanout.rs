@@ -64,7 +64,7 @@ struct Work {
     setup: watch::Receiver<Arc<Setup>>,
     clock: Arc<dyn Clock>,
     follower: Follower,
-    /// As they were read last; none if they have to be read anew.
+    /// As they were read last, if anybody was to be told; none if they have to be read anew.
     webhooks: Option<Vec<(Tenant, String, Subscription)>>,
 }
 
@@ -134,7 +134,9 @@ impl Work {
             Some((doc.tenant, doc.id, subscription))
         };
         let read: Vec<_> = docs.into_iter().filter_map(read).collect();
-        self.webhooks = Some(read.clone());
+        // That there is nobody to tell is not remembered: nothing is followed then that would say who came since.
+        let anybody = read.iter().any(|(_, _, it)| it.disabled.is_none());
+        self.webhooks = anybody.then(|| read.clone());
         Ok(read)
     }
 
@@ -354,6 +356,22 @@ mod tests {
         assert!(matches!(one.round().await.unwrap(), Rest::Until(_)), "it sees that it was replaced");
         all(&mut two).await;
         assert_eq!(world.told().await, 15);
+    }
+
+    #[tokio::test]
+    async fn whoever_subscribes_after_the_last_webhook_was_disabled_is_told_without_further_news() {
+        let world = World::new();
+        let mut node = world.node(1);
+        world.subscribe("whk_1").await;
+        all(&mut node).await;
+        let (tenant, now) = (Tenant::default(), world.clock.now());
+        assert!(webhook::gone(&*world.store, &tenant, "whk_1", now, now).await.unwrap());
+        all(&mut node).await;
+        // All of this while the node rests between two rounds.
+        world.subscribe("whk_2").await;
+        world.accept(3).await;
+        all(&mut node).await;
+        assert_eq!(world.told().await, 3);
     }
 
     #[tokio::test]
