@@ -88,7 +88,7 @@ async fn completed(client: &Client, id: &str) -> Value {
 
 /// Waits until such a request has come and is not answered yet.
 async fn under_way(evolution: &EvolutionSandbox, such: impl Fn(&Visit) -> bool) {
-    let came = tokio::time::timeout(Duration::from_secs(15), evolution.under_way(such));
+    let came = tokio::time::timeout(Duration::from_secs(60), evolution.under_way(such));
     assert!(came.await.is_ok(), "nothing is being sent");
 }
 
