@@ -14,6 +14,7 @@ use http_body_util::Full;
 use pombo_kernel::content::{Problem, phone};
 use pombo_kernel::reply::{FaultKind, Reply};
 use pombo_kernel::secret::Secret;
+use pombo_kernel::trace::Context;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use url::{Position, Url};
@@ -24,7 +25,7 @@ use crate::client::{Client, Need, roots};
 use crate::guard::Guard;
 use crate::line::fault;
 use crate::resolve::Resolver;
-use crate::{BoxFuture, Channel, Envelope, Health};
+use crate::{BoxFuture, Channel, Envelope, Health, trace};
 
 const APIKEY: HeaderName = HeaderName::from_static("apikey");
 const INSTANCE_BYTES_MAX: usize = 255;
@@ -142,13 +143,14 @@ impl Evolution {
         let (url, number) = (self.url_for(&content), phone::digits_for(&envelope.to));
 
         let timer = pin!(tokio::time::sleep(deadline));
-        let first = self.ask(url, content.body(&number, message_id.as_deref()), deadline).await;
+        let trace = envelope.trace.as_ref();
+        let first = self.ask(url, content.body(&number, message_id.as_deref()), trace, deadline).await;
         let Some(other) = phone::other_variant(&number).filter(|_| answer::is_not_on_whatsapp(&first)) else {
             return first;
         };
         let second = tokio::select! {
             biased;
-            second = self.ask(url, content.body(&other, message_id.as_deref()), deadline) => second,
+            second = self.ask(url, content.body(&other, message_id.as_deref()), trace, deadline) => second,
             () = timer => Reply::Doubtful(fault(FaultKind::Timeout, "no answer in time for the number's other form")),
         };
         if answer::is_not_on_whatsapp(&second) { first } else { second }
@@ -158,11 +160,12 @@ impl Evolution {
         if content.media.is_some() { &self.media } else { &self.text }
     }
 
-    async fn ask(&self, url: &Url, body: Vec<u8>, deadline: Duration) -> Reply {
-        let request = match self.request(Method::POST, url, body) {
+    async fn ask(&self, url: &Url, body: Vec<u8>, trace: Option<&Context>, deadline: Duration) -> Reply {
+        let mut request = match self.request(Method::POST, url, body) {
             Ok(request) => request,
             Err(text) => return Reply::Unreachable(fault(FaultKind::BadContent, text)),
         };
+        trace::pass_on(trace, request.headers_mut());
         match self.client.call(url, request, Need::Body, deadline).await {
             Err(reply) => reply,
             Ok(answer) => answer::to_a_send(&answer),

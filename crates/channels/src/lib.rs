@@ -11,6 +11,7 @@ use pombo_kernel::id::MessageId;
 use pombo_kernel::reply::Reply;
 use pombo_kernel::signature::SigningKey;
 use pombo_kernel::time::Time;
+use pombo_kernel::trace::Context;
 
 mod answer;
 pub mod client;
@@ -24,6 +25,7 @@ pub mod resolve;
 pub mod sandbox;
 pub mod smtp;
 pub mod tiss;
+mod trace;
 pub mod webhook;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -43,6 +45,8 @@ pub struct Envelope {
     pub reference: Option<String>,
     /// Who signs it, where the channel signs and these are meant instead of its own.
     pub signers: Vec<SigningKey>,
+    /// The trace that this attempt belongs to, for providers that take part in it.
+    pub trace: Option<Context>,
 }
 
 /// Leaves out whom it is for and what it says.

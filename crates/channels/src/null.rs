@@ -45,6 +45,7 @@ mod tests {
             content: "canary".to_owned(),
             reference: Some("canary".to_owned()),
             signers: Vec::new(),
+            trace: None,
         };
         for _ in 0..3 {
             let reply = null.send(&envelope, Duration::ZERO).await;

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use url::Url;
 
 use self::api::Api;
-use self::batch::{Batches, Post as _};
+use self::batch::Batches;
 use self::mail::Mail;
 use crate::answer::host_header;
 use crate::client::{Client, roots};
@@ -136,7 +136,7 @@ impl Resend {
         match &self.batches {
             // Resend takes no attachments in a batch.
             Some(batches) if !mail.has_attachments => batches.send(key, mail, envelope.now, deadline).await,
-            _ => self.api.single(&key, mail.json, deadline).await,
+            _ => self.api.alone(&key, mail.json, envelope.trace.as_ref(), deadline).await,
         }
     }
 }

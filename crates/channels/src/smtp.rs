@@ -60,6 +60,8 @@ pub struct SmtpSettings {
     pub bounce_address: Option<String>,
     /// The name by which we greet the server, for example "pombo.clinic.example".
     pub hello: Option<String>,
+    /// Tell recipients' servers which trace a mail belongs to, in a header `traceparent`, where traces are kept.
+    pub trace_header: bool,
     /// Connections in use at once.
     pub connections: NonZeroU16,
     /// Signs every mail for a domain.
@@ -90,6 +92,7 @@ impl Default for SmtpSettings {
             from: None,
             bounce_address: None,
             hello: None,
+            trace_header: false,
             connections: CONNECTIONS,
             dkim: None,
             port: PORT,
@@ -197,7 +200,7 @@ impl Smtp {
         Ok(Smtp {
             route,
             manner: Manner { tls: relay.tls, connectors, hello: settings.hello.clone(), login: relay.login },
-            stationery: Stationery { from, bounce_address, signer },
+            stationery: Stationery { from, bounce_address, signer, trace_header: settings.trace_header },
             pool: Arc::default(),
             turns: Semaphore::new(settings.connections.get().into()),
         })

@@ -28,7 +28,7 @@ use crate::client::{Client, Identity, Need, roots};
 use crate::guard::Guard;
 use crate::line::fault;
 use crate::resolve::Resolver;
-use crate::{BoxFuture, Channel, Envelope, Health};
+use crate::{BoxFuture, Channel, Envelope, Health, trace};
 
 pub(crate) use self::answer::decoded;
 pub use self::hash::{Encoding, HashCase};
@@ -282,6 +282,7 @@ impl Tiss {
         let mut request = call(Method::POST, url, letter).map_err(Unwritten::Content)?;
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         request.headers_mut().insert(SOAP_ACTION, HeaderValue::from_static("\"\""));
+        trace::pass_on(envelope.trace.as_ref(), request.headers_mut());
         Ok((url, request, claim.service))
     }
 

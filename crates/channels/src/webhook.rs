@@ -18,7 +18,7 @@ use crate::client::{Client, Need, roots};
 use crate::guard::{Allowed, Guard};
 use crate::line::fault;
 use crate::resolve::Resolver;
-use crate::{BoxFuture, Channel, Envelope};
+use crate::{BoxFuture, Channel, Envelope, trace};
 use pombo_kernel::secret::Secret;
 use pombo_kernel::signature::{SigningKey, sign};
 
@@ -158,6 +158,7 @@ impl Webhook {
         // Compressed answers are not asked for, since they would not be unpacked.
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         self.stamp(&mut headers, envelope, &body);
+        trace::pass_on(envelope.trace.as_ref(), &mut headers);
 
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
@@ -223,6 +224,7 @@ mod tests {
             content: content.to_string(),
             reference: None,
             signers: Vec::new(),
+            trace: None,
         }
     }
 
@@ -247,6 +249,22 @@ mod tests {
         assert!(is_by(own, &usual) && !is_by(others[0], &usual));
         let named = signed(others.map(key).into());
         assert!(others.iter().all(|secret| is_by(secret, &named)) && !is_by(own, &named));
+    }
+
+    #[test] // REQ OB-2
+    fn a_receiver_is_told_of_the_trace_unless_the_message_tells_of_another() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let trace = pombo_kernel::trace::Context::read(parent, Some("a=1"));
+        let webhook = Webhook::new(&WebhookSettings::default()).unwrap();
+        let told = |content: serde_json::Value| {
+            let envelope = Envelope { trace: trace.clone(), ..envelope("https://x/", &content) };
+            let (_, request) = webhook.request(&envelope).unwrap();
+            ["traceparent", "tracestate"].map(|name| request.headers().get(name).cloned())
+        };
+        let value = |text: &'static str| Some(HeaderValue::from_static(text));
+        assert_eq!(told(serde_json::json!({"body": 1})), [value(parent), value("a=1")]);
+        let own = serde_json::json!({"headers": {"Traceparent": "mine"}});
+        assert_eq!(told(own), [value("mine"), None]);
     }
 
     proptest! {

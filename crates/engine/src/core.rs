@@ -14,6 +14,7 @@ use pombo_kernel::name::LaneName;
 use pombo_kernel::planted;
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::Setup;
+use pombo_kernel::suppression::Reason;
 use pombo_kernel::time::{Span, Time};
 use pombo_kernel::turns::Weight;
 use pombo_store::{Ask, Claimed, NodeId, Rates, Settlement};
@@ -52,9 +53,14 @@ pub enum Event {
     Unsent {
         key: ClaimKey,
     },
+    /// Nothing was sent, since whoever it is for is on the suppression list, for that reason.
+    Unwanted {
+        key: ClaimKey,
+        reason: Reason,
+    },
     /// Results are durable, or were no longer wanted.
     Settled(Vec<ClaimKey>),
-    /// Messages were given back.
+    /// Messages were given back, or left out.
     Released(Vec<ClaimKey>),
     /// Time has passed.
     Tick,
@@ -84,11 +90,31 @@ pub enum Effect {
         kind: ChannelKind,
         timeout: Span,
     },
-    Settle(Vec<Settlement>),
+    Settle(Vec<Ended>),
     Release(Vec<ClaimKey>),
+    /// Ends a message unsent: its recipient is on the suppression list, for that reason.
+    LeaveOut {
+        key: ClaimKey,
+        reason: Reason,
+    },
     StopClaims,
     /// Nothing is under way any more.
     Stopped,
+}
+
+/// An attempt that ended, with what is to be recorded about it.
+#[derive(Debug)]
+pub struct Ended {
+    pub settlement: Settlement,
+    pub about: About,
+}
+
+/// What was tried.
+#[derive(Debug)]
+pub struct About {
+    pub claimed: Arc<Claimed>,
+    /// How many retries there may be; of no concern where nothing failed.
+    pub max_retries: u16,
 }
 
 #[derive(Debug, Default)]
@@ -96,8 +122,23 @@ struct Lane {
     workers: usize,
     /// Asked for, being sent, or not durably settled.
     taken: usize,
-    /// A claim is under way since this term; another would only make two small ones of a large one.
-    asking: Option<Term>,
+    /// A claim is under way; another would only make two small ones of a large one.
+    asking: Option<Asking>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asking {
+    term: Term,
+    /// How many of the slots that are taken wait for it.
+    slots: usize,
+}
+
+/// How much of a lane is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// With a message that is being sent, or whose result is not durable yet.
+    pub busy: usize,
+    pub total: usize,
 }
 
 #[derive(Debug)]
@@ -166,6 +207,14 @@ impl Core {
         self.sending.len() + self.settling.len()
     }
 
+    /// How much of each lane is used.
+    pub fn slots(&self) -> impl Iterator<Item = (&LaneName, Slots)> {
+        self.lanes.iter().map(|(name, lane)| {
+            let asked = lane.asking.map_or(0, |asking| asking.slots);
+            (name, Slots { busy: lane.taken.saturating_sub(asked), total: lane.workers })
+        })
+    }
+
     pub fn step(&mut self, event: Event, now: Time, dice: &mut Dice) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
@@ -186,7 +235,7 @@ impl Core {
                 if lost.len() == TAKE_OVER {
                     effects.push(Effect::TakeOver { max: TAKE_OVER });
                 }
-                effects.extend(self.settle_lost(&lost, now, dice));
+                effects.extend(self.settle_lost(lost, now, dice));
             }
             Event::Claimed { lane, asked, claimed } => {
                 let term = self.asked(&lane);
@@ -204,9 +253,13 @@ impl Core {
             }
             Event::Replied { key, reply } => effects.extend(self.replied(key, reply, now, dice)),
             Event::Unsent { key } => {
-                if let Some(Sending { claimed, .. }) = self.sending.remove(&key) {
-                    self.settling.insert(key, Some(claimed.message.queue.lane.clone()));
+                if self.sent_nothing(key) {
                     effects.push(Effect::Release(vec![key]));
+                }
+            }
+            Event::Unwanted { key, reason } => {
+                if self.sent_nothing(key) {
+                    effects.push(Effect::LeaveOut { key, reason });
                 }
             }
             Event::Settled(keys) | Event::Released(keys) => {
@@ -253,6 +306,13 @@ impl Core {
         effects
     }
 
+    /// What was being sent has not left; false if it is not being sent any more.
+    fn sent_nothing(&mut self, key: ClaimKey) -> bool {
+        let Some(Sending { claimed, .. }) = self.sending.remove(&key) else { return false };
+        self.settling.insert(key, Some(claimed.message.queue.lane.clone()));
+        true
+    }
+
     fn free(&mut self, lane: &LaneName, slots: usize) {
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.taken = lane.taken.saturating_sub(slots);
@@ -261,7 +321,7 @@ impl Core {
 
     /// The lane's claim is answered: the term that it was asked in, so what it got is ours if that still lasts.
     fn asked(&mut self, lane: &LaneName) -> Option<Term> {
-        let asked = self.lanes.get_mut(lane)?.asking.take();
+        let asked = self.lanes.get_mut(lane)?.asking.take().map(|asking| asking.term);
         #[cfg(feature = "planted")]
         if planted::is(planted::Bug::LateClaimTrusted) {
             return Some(self.lease.term());
@@ -289,7 +349,7 @@ impl Core {
         if max == 0 || lane.asking.is_some() {
             return None;
         }
-        lane.asking = Some(self.lease.term());
+        lane.asking = Some(Asking { term: self.lease.term(), slots: max });
         lane.taken += max;
         let rates = Arc::clone(&self.rates);
         Some(Effect::Claim(Ask { node: self.node, lane: name.clone(), max, rates }))
@@ -345,30 +405,25 @@ impl Core {
         if planted::is(planted::Bug::SlotFreedEarly) {
             self.free(&claimed.message.queue.lane, 1);
         }
-        let channel = self.setup.channels.get(&claimed.message.queue.channel);
-        let end = End::Reply(reply);
-        let settlement =
-            decide::settlement(&claimed, channel.map(|channel| &**channel), end, started_at, now, dice);
-        Some(Effect::Settle(vec![settlement]))
+        Some(Effect::Settle(vec![self.ended(claimed, End::Reply(reply), started_at, now, dice)]))
     }
 
-    fn settle_lost(&mut self, lost: &[Claimed], now: Time, dice: &mut Dice) -> Option<Effect> {
-        let settlements: Vec<Settlement> = lost
-            .iter()
-            .map(|claimed| {
-                self.settling.insert(claimed.key, None);
-                let channel = self.setup.channels.get(&claimed.message.queue.channel);
-                decide::settlement(
-                    claimed,
-                    channel.map(|channel| &**channel),
-                    End::Lost,
-                    claimed.claimed_at,
-                    now,
-                    dice,
-                )
-            })
-            .collect();
-        (!settlements.is_empty()).then_some(Effect::Settle(settlements))
+    fn settle_lost(&mut self, lost: Vec<Claimed>, now: Time, dice: &mut Dice) -> Option<Effect> {
+        let mut ended = Vec::with_capacity(lost.len());
+        for claimed in lost {
+            self.settling.insert(claimed.key, None);
+            let since = claimed.claimed_at;
+            ended.push(self.ended(Arc::new(claimed), End::Lost, since, now, dice));
+        }
+        (!ended.is_empty()).then_some(Effect::Settle(ended))
+    }
+
+    fn ended(&self, claimed: Arc<Claimed>, end: End, since: Time, now: Time, dice: &mut Dice) -> Ended {
+        let channel = self.setup.channels.get(&claimed.message.queue.channel).map(|channel| &**channel);
+        let settlement = decide::settlement(&claimed, channel, end, since, now, dice);
+        let failed = settlement.attempt.failure.is_some();
+        let max_retries = if failed { decide::max_retries(&claimed, channel) } else { 0 };
+        Ended { settlement, about: About { claimed, max_retries } }
     }
 }
 

@@ -183,6 +183,11 @@ pub fn in_words(channel: &ChannelSetup, reply: Reply, now: Time) -> String {
     }
 }
 
+/// How often this message may be tried again.
+pub(crate) fn max_retries(claimed: &Claimed, channel: Option<&ChannelSetup>) -> u16 {
+    policy_of(claimed, channel).attempts.saturating_sub(1)
+}
+
 /// The policy that applies to this message: its channel's, with what the message itself asked for.
 fn policy_of<'a>(claimed: &Claimed, channel: Option<&'a ChannelSetup>) -> Cow<'a, Policy> {
     let base = match channel {

@@ -6,8 +6,12 @@ pub mod core;
 pub mod decide;
 mod health;
 mod lease;
+mod log;
+mod meter;
 mod prepare;
 pub mod shell;
+mod trail;
 
 pub use health::Watchmen;
-pub use shell::Engine;
+pub use meter::Meter;
+pub use shell::{Engine, Instruments};

@@ -1,4 +1,5 @@
-//! What a channel gets to see: a template filled in, attachments put back, a subscriber looked up.
+//! What a channel gets to see: a template filled in, attachments put back, a subscriber looked up. And whether it gets to
+//! see it at all: a campaign's message to somebody who is on the suppression list by now ends here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +13,11 @@ use pombo_kernel::reply::{Fault, FaultKind};
 use pombo_kernel::setup::EVENTS;
 use pombo_kernel::signature::SigningKey;
 use pombo_kernel::subscription::Subscription;
+use pombo_kernel::suppression::Reason;
 use pombo_kernel::template::Compiled;
 use pombo_kernel::time::Time;
 use pombo_store::shelf::Shelf;
-use pombo_store::{Store, StoreError};
+use pombo_store::{Store, StoreError, suppression};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -60,6 +62,8 @@ impl Prepared<'_> {
 pub(crate) enum Unprepared {
     /// The message itself is at fault: there is no use in trying again.
     Fault(Fault),
+    /// Whoever it is for is on the suppression list, for that reason.
+    Suppressed(Reason),
     /// The store could not be asked for now.
     Store(StoreError),
 }
@@ -84,6 +88,12 @@ impl Bench {
     ) -> Result<Prepared<'_>, Unprepared> {
         if message.queue.channel.as_str() == EVENTS {
             return self.address(store, message, now).await;
+        }
+        if message.queue.campaign.is_some() {
+            let entry = suppression::of(store, &message.queue.tenant, kind, &message.body.to).await?;
+            if let Some(entry) = entry {
+                return Err(Unprepared::Suppressed(entry.reason));
+            }
         }
         if let Some(template) = &message.body.template {
             let content = self.render(store, message, template, kind).await?;

@@ -7,23 +7,46 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use pombo_channels::{Channel, Envelope};
-use pombo_kernel::classify::Verdict;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::kind::ChannelKind;
-use pombo_kernel::lifecycle::Next;
 use pombo_kernel::name::{ChannelName, LaneName};
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::Setup;
+use pombo_kernel::suppression::Reason;
 use pombo_kernel::time::{Clock, Span};
+use pombo_kernel::trace::Tracer;
 use pombo_store::{Ask, Claimed, NodeId, Settled, Settlement, Store, StoreError};
+use prometheus::Histogram;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::{error, info, warn};
 
-use crate::core::{Core, Effect, Event, HEARTBEAT, LEASE, Lease, Term, idempotency_key, may_send};
+use crate::core::{
+    About, Core, Effect, Ended, Event, HEARTBEAT, LEASE, Lease, Term, idempotency_key, may_send,
+};
+use crate::log;
+use crate::meter::{Lanes, Meter};
 use crate::prepare::{Bench, Unprepared};
+use crate::trail::{Leg, Trail};
 
 /// What sends through each channel.
 pub type Channels = BTreeMap<ChannelName, Arc<dyn Channel>>;
+
+/// The same with where each one's attempts are measured.
+type Outlets = BTreeMap<ChannelName, Outlet>;
+
+#[derive(Clone, Debug)]
+struct Outlet {
+    channel: Arc<dyn Channel>,
+    seconds: Histogram,
+}
+
+fn outlets(channels: Channels, meter: &Meter) -> Arc<Outlets> {
+    let outlet = |(name, channel)| {
+        let seconds = meter.attempts(&name);
+        (name, Outlet { channel, seconds })
+    };
+    Arc::new(channels.into_iter().map(outlet).collect())
+}
 
 /// Beyond a channel's own deadline, before the attempt is cut off from outside.
 const MARGIN: Duration = Duration::from_secs(2);
@@ -37,12 +60,29 @@ const SLOWEST_RETRY: Span = Span::from_secs(5);
 /// Events taken at once, so that their results share a settlement.
 const BATCH: usize = 1024;
 
+/// Who watches an engine at work.
+#[derive(Clone, Debug, Default)]
+pub struct Instruments {
+    pub meter: Meter,
+    /// None: nobody keeps traces, and nothing is spent on them.
+    pub tracer: Option<Arc<dyn Tracer>>,
+}
+
+impl From<Meter> for Instruments {
+    fn from(meter: Meter) -> Instruments {
+        Instruments { meter, tracer: None }
+    }
+}
+
 /// A running engine. Dropping it stops nothing; call [`stop`](Engine::stop).
 #[derive(Debug)]
 pub struct Engine {
     events: mpsc::UnboundedSender<Event>,
-    channels: Arc<RwLock<Arc<Channels>>>,
+    channels: Arc<RwLock<Arc<Outlets>>>,
     stopped: watch::Receiver<bool>,
+    meter: Meter,
+    clock: Arc<dyn Clock>,
+    lease: Arc<watch::Sender<Lease>>,
 }
 
 impl Engine {
@@ -54,31 +94,41 @@ impl Engine {
         clock: Arc<dyn Clock>,
         seed: u64,
         lanes: &[LaneName],
+        instruments: impl Into<Instruments>,
     ) -> Engine {
+        let Instruments { meter, tracer } = instruments.into();
         let mut dice = Dice::seeded(seed);
         let node = NodeId(i64::from_le_bytes(dice.next_u64().to_le_bytes()) & i64::MAX);
         let (events, inbox) = mpsc::unbounded_channel();
         let (tell_stopped, stopped) = watch::channel(false);
-        let channels = Arc::new(RwLock::new(Arc::new(channels)));
+        let channels = Arc::new(RwLock::new(outlets(channels, &meter)));
+        let lease: Arc<watch::Sender<Lease>> = Arc::default();
         let hands = Hands {
             store,
             node,
-            clock,
+            clock: clock.clone(),
             channels: channels.clone(),
             events: events.clone(),
             bench: Arc::default(),
-            lease: Arc::default(),
+            lease: lease.clone(),
             beat_again: Arc::default(),
+            meter: meter.clone(),
+            trail: tracer.map(Trail),
         };
         let core = Core::new(node, setup, lanes);
         tokio::spawn(run(core, hands, inbox, dice, tell_stopped));
         let _ = events.send(Event::Started);
-        Engine { events, channels, stopped }
+        Engine { events, channels, stopped, meter, clock, lease }
+    }
+
+    /// No sign of life was durable for so long that nothing is sent any more.
+    pub fn is_silent(&self) -> bool {
+        self.lease.borrow().is_silent(self.clock.now())
     }
 
     /// Goes on with another configuration; what is under way ends as it began.
     pub fn reload(&self, setup: Arc<Setup>, channels: Channels) {
-        *self.channels.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(channels);
+        *self.channels.write().unwrap_or_else(PoisonError::into_inner) = outlets(channels, &self.meter);
         let _ = self.events.send(Event::Reload(setup));
     }
 
@@ -117,7 +167,9 @@ async fn run(
     let mut heartbeat = tokio::time::interval(HEARTBEAT.to_std());
     heartbeat.tick().await;
     let mut batch = Vec::with_capacity(BATCH);
+    let mut lanes = Lanes::default();
     loop {
+        lanes.set(&hands.meter, &core);
         tokio::select! {
             taken = inbox.recv_many(&mut batch, BATCH) => if taken == 0 { return },
             _ = heartbeat.tick() => batch.push(Event::Tick),
@@ -127,13 +179,19 @@ async fn run(
             }
         }
         let now = hands.clock.now();
-        let mut settlements = Vec::new();
+        let mut ended = Vec::new();
         for event in batch.drain(..) {
+            let failed =
+                matches!(&event, Event::Replied { reply, .. } if !matches!(reply, Reply::Accepted(_)));
+            let started = failed.then(|| hands.clock.elapsed());
             let effects = core.step(event, now, &mut dice);
+            if let Some(started) = started {
+                hands.meter.retries.analysed(hands.clock.elapsed().saturating_sub(started));
+            }
             hands.lease.send_if_modified(|seen| std::mem::replace(seen, core.lease()) != core.lease());
             for effect in effects {
                 match effect {
-                    Effect::Settle(some) => settlements.extend(some),
+                    Effect::Settle(some) => ended.extend(some),
                     Effect::Stopped => {
                         stopped.send_replace(true);
                         return;
@@ -142,8 +200,8 @@ async fn run(
                 }
             }
         }
-        if !settlements.is_empty() {
-            hands.perform(Effect::Settle(settlements));
+        if !ended.is_empty() {
+            hands.perform(Effect::Settle(ended));
         }
     }
 }
@@ -153,17 +211,21 @@ struct Hands {
     store: Arc<dyn Store>,
     node: NodeId,
     clock: Arc<dyn Clock>,
-    channels: Arc<RwLock<Arc<Channels>>>,
+    channels: Arc<RwLock<Arc<Outlets>>>,
     events: mpsc::UnboundedSender<Event>,
     bench: Arc<Bench>,
     /// As the core last saw it. An older one allows less, never more.
     lease: Arc<watch::Sender<Lease>>,
     beat_again: Arc<Notify>,
+    meter: Meter,
+    trail: Option<Trail>,
 }
 
 /// Why nothing was sent.
 enum Unsent {
     Store(StoreError),
+    /// Whoever it is for is on the suppression list, for that reason.
+    Suppressed(Reason),
     /// It may no longer be ours, or its deadline is over.
     TooLate,
 }
@@ -189,6 +251,10 @@ impl Hands {
                         info!(message_id = %key.message, "claimed too long ago to be sent now; it is given back");
                         Event::Unsent { key }
                     }
+                    Err(Unsent::Suppressed(reason)) => {
+                        info!(message_id = %key.message, %reason, "its recipient is suppressed; it is not sent");
+                        Event::Unwanted { key, reason }
+                    }
                     Err(Unsent::Store(error)) => {
                         warn!(message_id = %key.message, %error, "the store cannot be read; the message waits");
                         tokio::time::sleep(ASK_AGAIN).await;
@@ -196,11 +262,17 @@ impl Hands {
                     }
                 });
             })),
-            Effect::Settle(settlements) => self.settle(settlements),
+            Effect::Settle(ended) => self.settle(ended),
             Effect::Release(keys) => drop(tokio::spawn(async move {
                 let released = hands.persist(|| hands.store.release(keys.clone())).await;
                 if released.is_some() {
                     hands.tell(Event::Released(keys));
+                }
+            })),
+            Effect::LeaveOut { key, reason } => drop(tokio::spawn(async move {
+                let left_out = hands.persist(|| hands.store.leave_out(key, reason.to_string())).await;
+                if left_out.is_some() {
+                    hands.tell(Event::Released(vec![key]));
                 }
             })),
             Effect::Heartbeat { until } => drop(tokio::spawn(async move {
@@ -250,19 +322,24 @@ impl Hands {
         timeout: Duration,
     ) -> Result<Reply, Unsent> {
         let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(channel) = channels.get(&claimed.message.queue.channel) else {
+        let Some(Outlet { channel, seconds }) = channels.get(&claimed.message.queue.channel) else {
             let text = "the channel has no sender".to_owned();
             return Ok(Reply::Unreachable(Fault { kind: FaultKind::NotConfigured, text }));
         };
+        let mut leg = self.trail.as_ref().map(|trail| trail.leg(claimed));
         let now = self.clock.now();
         let prepared = match self.bench.prepare(&*self.store, &claimed.message, kind, now).await {
             Ok(prepared) => prepared,
             Err(Unprepared::Fault(fault)) => return Ok(Reply::Unreachable(fault)),
+            Err(Unprepared::Suppressed(reason)) => return Err(Unsent::Suppressed(reason)),
             Err(Unprepared::Store(error)) => return Err(Unsent::Store(error)),
         };
         let now = self.clock.now();
         if !may_send(&self.lease.borrow(), term, claimed, now) {
             return Err(Unsent::TooLate);
+        }
+        if let Some(leg) = &mut leg {
+            leg.prepared();
         }
         let envelope = Envelope {
             id: claimed.message.id,
@@ -272,25 +349,44 @@ impl Hands {
             content: prepared.content,
             reference: claimed.message.body.reference.clone(),
             signers: prepared.signers,
+            trace: leg.as_ref().and_then(Leg::told),
         };
         let sending = AssertUnwindSafe(async { channel.send(&envelope, timeout).await }).catch_unwind();
-        Ok(match tokio::time::timeout(timeout + MARGIN, sending).await {
+        let started = self.clock.elapsed();
+        let sent = tokio::time::timeout(timeout + MARGIN, sending).await;
+        seconds.observe(self.clock.elapsed().saturating_sub(started).as_secs_f64());
+        let reply = match sent {
             Ok(Ok(reply)) => reply,
             Ok(Err(_)) => {
                 error!(message_id = %claimed.message.id, channel = %claimed.message.queue.channel, "the channel panicked");
                 Reply::Doubtful(Fault { kind: FaultKind::Interrupted, text: "the channel panicked".into() })
             }
             Err(_) => Reply::Doubtful(Fault { kind: FaultKind::Timeout, text: "no answer in time".into() }),
-        })
+        };
+        if let Some(leg) = &mut leg {
+            leg.sent(&reply);
+        }
+        Ok(reply)
     }
 
-    fn settle(&self, settlements: Vec<Settlement>) {
+    fn settle(&self, ended: Vec<Ended>) {
         let hands = self.clone();
+        let (settlements, about): (Vec<Settlement>, Vec<About>) =
+            ended.into_iter().map(|ended| (ended.settlement, ended.about)).unzip();
         tokio::spawn(async move {
+            let from = hands.trail.as_ref().map(Trail::now);
             let settled = hands.persist(|| hands.store.settle(settlements.clone())).await;
             let Some(settled) = settled else { return };
-            for (settlement, settled) in settlements.iter().zip(settled) {
-                log(settlement, settled);
+            for ((settlement, about), settled) in settlements.iter().zip(&about).zip(settled) {
+                if settled == Settled::Done {
+                    hands.meter.settled(settlement);
+                }
+                let traced = hands
+                    .trail
+                    .as_ref()
+                    .zip(from)
+                    .and_then(|(trail, from)| trail.settled(&about.claimed, settlement, settled, from));
+                log::settled(settlement, about, settled, traced);
             }
             hands.tell(Event::Settled(settlements.iter().map(|settlement| settlement.key).collect()));
         });
@@ -309,36 +405,6 @@ impl Hands {
             tokio::time::sleep(wait.to_std()).await;
             wait = wait.doubled(1).min(SLOWEST_RETRY);
         }
-    }
-}
-
-/// One line a decision. Successes are counted, not logged, unless somebody looks closely.
-fn log(settlement: &Settlement, settled: Settled) {
-    let message_id = settlement.key.message;
-    let attempt = settlement.attempt.number;
-    if settled == Settled::Stale {
-        warn!(%message_id, attempt, "a result came too late: the message is no longer ours");
-        return;
-    }
-    let Some(failure) = &settlement.attempt.failure else {
-        tracing::debug!(%message_id, attempt, "sent");
-        return;
-    };
-    let (category, verdict) = (failure.category.as_str(), failure.verdict.as_str());
-    let code = failure.code.as_deref().unwrap_or("");
-    if failure.verdict == Verdict::UnknownTransient {
-        warn!(%message_id, attempt, code, error = failure.text, "an error that no rule knows; it counts as passing");
-    }
-    match &settlement.next {
-        Next::Sent(_) => {}
-        Next::Retry { due, .. } => {
-            info!(%message_id, attempt, verdict, category, code, %due, "retry scheduled");
-        }
-        Next::Failed(reason) => info!(%message_id, attempt, verdict, category, code, %reason, "failed"),
-        Next::Held { .. } if failure.verdict == Verdict::SenderFault => {
-            error!(%message_id, attempt, category, code, "held: the fault is ours and a person must act");
-        }
-        Next::Held { .. } => info!(%message_id, attempt, category, code, "the destination is still down"),
     }
 }
 
@@ -400,6 +466,7 @@ mod tests {
             key,
             message: Arc::new(message),
             progress: Progress::default(),
+            due: now,
             claimed_at: now,
             probe: None,
         }
@@ -418,11 +485,13 @@ mod tests {
             store: Arc::new(store),
             node: NodeId(1),
             clock: clock.clone(),
-            channels: Arc::new(RwLock::new(Arc::new(channels))),
+            channels: Arc::new(RwLock::new(outlets(channels, &Meter::default()))),
             events: mpsc::unbounded_channel().0,
             bench: Arc::default(),
             lease: Arc::new(watch::channel(lease).0),
             beat_again: Arc::default(),
+            meter: Meter::default(),
+            trail: None,
         };
         let (claimed, term, wait) = (claimed(start), lease.term(), Duration::from_secs(5));
         let sent = hands.send(&claimed, term, ChannelKind::Webhook, wait).await;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pombo_channels::{BoxFuture, Channel, Envelope, Health};
-use pombo_engine::{Engine, decide};
+use pombo_engine::{Engine, Meter, decide};
 use pombo_kernel::block::BlockKind;
 use pombo_kernel::breaker;
 use pombo_kernel::classify::Rules;
@@ -100,6 +100,7 @@ fn setup(on_unknown_outcome: OnUnknownOutcome) -> Arc<Setup> {
         limits: Limits::default(),
         subscribers: Guard::default(),
         claims: Policy::claims(),
+        alerts: Arc::default(),
     })
 }
 
@@ -199,7 +200,7 @@ fn start(
     seed: u64,
 ) -> Engine {
     let channels = BTreeMap::from([("crm".parse().unwrap(), channel.clone() as Arc<dyn Channel>)]);
-    Engine::start(store.clone(), setup.clone(), channels, clock.clone(), seed, &[])
+    Engine::start(store.clone(), setup.clone(), channels, clock.clone(), seed, &[], Meter::default())
 }
 
 const PLENTY: usize = 1_000;

@@ -15,6 +15,7 @@ use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::message::{Body, ClaimId, ClaimKey, Message, Priority, Progress, QueueName};
 use pombo_kernel::name::{LaneName, Tenant};
 use pombo_kernel::policy::{Policy, Profile};
+use pombo_kernel::reply::{Receipt, Reply};
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
 use pombo_kernel::time::{Span, Time};
 use pombo_kernel::turns::Weight;
@@ -49,6 +50,7 @@ fn setup() -> Arc<Setup> {
         limits: Limits::default(),
         subscribers: Guard::default(),
         claims: Policy::claims(),
+        alerts: Arc::default(),
     })
 }
 
@@ -111,6 +113,7 @@ fn message(secs: u64) -> Claimed {
         key: ClaimKey { message: message.id, claim: ClaimId(1) },
         message: Arc::new(message),
         progress: Progress::default(),
+        due: at(secs),
         claimed_at: at(secs),
         probe: None,
     }
@@ -258,4 +261,20 @@ fn when_the_grace_is_over_nothing_more_is_sent() {
     let effects = node.step(Event::GraceOver, 3);
     assert!(any(&effects, |effect| matches!(effect, Effect::Settle(_))));
     assert!(!may_send(&node.core.lease(), *term, claimed, at(3)));
+}
+
+#[test] // REQ OB-1
+fn a_slot_counts_as_busy_from_the_claim_until_the_result_is_durable() {
+    let busy =
+        |node: &Node| node.core.slots().map(|(_, slots)| (slots.busy, slots.total)).collect::<Vec<_>>();
+    let (mut node, effects) = Node::started();
+    let ask = ask_in(&effects).unwrap();
+    assert_eq!((ask.max, busy(&node)), (2, vec![(0, 2)]), "what was only asked for is not at work");
+    node.claimed(&ask, 1);
+    assert_eq!(busy(&node), [(1, 2)]);
+    let key = message(1).key;
+    node.step(Event::Replied { key, reply: Reply::Accepted(Receipt::default()) }, 2);
+    assert_eq!(busy(&node), [(1, 2)]);
+    node.step(Event::Settled(vec![key]), 3);
+    assert_eq!(busy(&node), [(0, 2)]);
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pombo_channels::{BoxFuture, Channel, Envelope};
-use pombo_engine::Engine;
 use pombo_engine::core::{Core, Effect, Event};
+use pombo_engine::{Engine, Meter};
 use pombo_kernel::attachment::Blob;
 use pombo_kernel::classify::{Rules, Verdict};
 use pombo_kernel::dice::Dice;
@@ -24,13 +24,14 @@ use pombo_kernel::name::{LaneName, Tenant};
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Receipt, Reply};
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, EVENTS, LaneSetup, Limits, Setup};
+use pombo_kernel::suppression::Family;
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::memory::Memory;
 use pombo_store::shelf::{Expect, Leaf, Shelf, Shelve};
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
-use pombo_store::{Claimed, NodeId, Store, Story};
+use pombo_store::{Claimed, NodeId, Store, Story, suppression};
 use serde_json::{Value, json};
 
 #[derive(Debug)]
@@ -90,6 +91,7 @@ fn setup() -> Setup {
         limits: Limits::default(),
         subscribers: Guard::default(),
         claims: Policy::claims(),
+        alerts: Arc::default(),
     }
 }
 
@@ -119,7 +121,15 @@ impl World {
     fn start(&self) -> Engine {
         let of = |name: &str| (name.parse().unwrap(), self.channel.clone() as Arc<dyn Channel>);
         let channels = [of("mail"), of("whatsapp")].into();
-        Engine::start(self.store.clone(), Arc::new(self.setup.clone()), channels, Arc::new(Noon), 1, &[])
+        Engine::start(
+            self.store.clone(),
+            Arc::new(self.setup.clone()),
+            channels,
+            Arc::new(Noon),
+            1,
+            &[],
+            Meter::default(),
+        )
     }
 
     async fn put(&self, words: &str) -> u32 {
@@ -130,6 +140,16 @@ impl World {
     }
 
     async fn accept(&self, channel: &str, body: Body, blobs: Vec<Blob>) -> MessageId {
+        self.accept_for(None, channel, body, blobs).await
+    }
+
+    async fn accept_for(
+        &self,
+        campaign: Option<&str>,
+        channel: &str,
+        body: Body,
+        blobs: Vec<Blob>,
+    ) -> MessageId {
         let draft = Draft {
             id: None,
             queue: QueueName {
@@ -137,7 +157,7 @@ impl World {
                 lane: "default".parse().unwrap(),
                 channel: channel.parse().unwrap(),
                 destination: "x".into(),
-                campaign: None,
+                campaign: campaign.map(|name| name.parse().unwrap()),
             },
             priority: Priority::default(),
             send_at: None,
@@ -234,6 +254,51 @@ async fn what_a_payload_makes_of_a_template_is_checked_as_content() {
     engine.stop(Duration::from_secs(5)).await;
 }
 
+#[tokio::test] // REQ BK-8
+async fn a_campaigns_message_to_somebody_on_the_list_by_now_ends_without_a_call() {
+    for world in World::on_each_store() {
+        let body = |to: &str, n: u8| Body {
+            to: to.into(),
+            content: Some(json!({"text": n}).into()),
+            ..Body::default()
+        };
+        let of_campaign = async |channel: &str, to: &str, n: u8| {
+            world.accept_for(Some("cmp_1"), channel, body(to, n), Vec::new()).await
+        };
+        let left_out = of_campaign("whatsapp", "+5511987654321", 1).await;
+        let sent = [
+            of_campaign("whatsapp", "+5511987654322", 2).await,
+            // By another kind of address it is another person, and a message of no campaign goes all the same.
+            of_campaign("mail", "5511987654321@clinic.example", 3).await,
+            world.accept("whatsapp", body("+5511987654321", 4), Vec::new()).await,
+        ];
+        let (kind, recipient) = (Family::Whatsapp, "+551187654321");
+        let entry = json!({"id": "sup_1", "kind": kind, "recipient": recipient, "reason": "opt_out",
+            "created_at": Noon.now(), "created_by": "ana"});
+        let wish = Shelve {
+            shelf: Shelf::Suppression,
+            tenant: Tenant::default(),
+            id: suppression::place(kind, recipient),
+            expect: Expect::Nothing,
+            leaf: Some(Leaf { order: 0, topic: None, due: None, body: entry.to_string() }),
+            record: None,
+        };
+        world.store.shelve(vec![wish]).await.unwrap();
+        let engine = world.start();
+        for id in sent {
+            assert_eq!(world.ended(id).await.state.name(), StateName::Sent);
+        }
+        let story = world.ended(left_out).await;
+        assert_eq!(story.state, State::Cancelled { at: Noon.now(), by: Actor::engine() });
+        assert_eq!(story.attempts, []);
+        assert_eq!(story.deeds[0].note.as_deref(), Some("the recipient is on the suppression list: opt_out"));
+        let mut seen: Vec<u64> = world.seen().iter().map(|seen| seen["text"].as_u64().unwrap()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [2, 3, 4]);
+        engine.stop(Duration::from_secs(5)).await;
+    }
+}
+
 #[tokio::test] // REQ ML-10
 async fn a_channel_sees_attachments_as_they_were_accepted() {
     for world in World::on_each_store() {
@@ -305,7 +370,8 @@ fn a_message_whose_template_cannot_be_read_just_now_is_given_back_uncharged() {
     };
     let key = ClaimKey { message: message.id, claim: ClaimId(1) };
     let progress = Progress::default();
-    let claimed = Claimed { key, message: Arc::new(message), progress, claimed_at: now, probe: None };
+    let claimed =
+        Claimed { key, message: Arc::new(message), progress, due: now, claimed_at: now, probe: None };
     let lane: LaneName = "default".parse().unwrap();
     let asked = ask.unwrap().max;
     let effects = core.step(Event::Claimed { lane, asked, claimed: vec![claimed] }, now, &mut dice);
@@ -361,7 +427,8 @@ async fn an_event_goes_where_its_subscriber_is_now_and_nowhere_once_there_is_non
         let channel = Arc::new(Addressed::default());
         let channels = [(EVENTS.parse().unwrap(), channel.clone() as Arc<dyn Channel>)].into();
         let setup = Arc::new(world.setup.clone());
-        let engine = Engine::start(world.store.clone(), setup, channels, Arc::new(Noon), 1, &[]);
+        let engine =
+            Engine::start(world.store.clone(), setup, channels, Arc::new(Noon), 1, &[], Meter::default());
         assert_eq!(world.ended(goes).await.state.name(), StateName::Sent);
         for (id, why) in [(removed, "the webhook was removed"), (disabled, "the webhook is disabled: enough")]
         {

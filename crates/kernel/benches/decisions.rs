@@ -133,6 +133,7 @@ fn setup() -> Setup {
         limits: Limits::default(),
         subscribers: Guard::default(),
         claims: Policy::claims(),
+        alerts: Arc::default(),
     }
 }
 

@@ -3,10 +3,12 @@
 //! A campaign is one document. What claims and settlements do to it is written in the transaction that does them, so
 //! that its pace and its counts are exact, whoever sends and whoever dies meanwhile.
 
+pub mod forecast;
 pub mod letter;
 pub mod line;
 pub mod recipient;
 pub mod throttle;
+pub mod waiting;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -21,7 +23,7 @@ use crate::time::{Span, Time};
 use crate::turns::Weight;
 use crate::window::Window;
 
-use line::LineRules;
+use recipient::Standing;
 use throttle::{Throttle, TimeLimits};
 
 /// Messages of a campaign that are made before their turn, at most, and below how many there is need of more.
@@ -169,7 +171,7 @@ pub struct Roll {
     pub suppressed: u64,
     /// Lines by which nobody can be written to.
     pub invalid: u64,
-    /// Lines that repeat somebody.
+    /// Lines that repeat earlier ones.
     pub duplicates: u64,
 }
 
@@ -192,6 +194,9 @@ pub struct Run {
     pub ends: u64,
     /// What sends and the waits after them took. Waits that we impose for other reasons do not count.
     pub used: Span,
+    /// What of `ends` and `used` is of the last send, whose wait may not be over.
+    #[serde(default)]
+    last: (u64, Span),
 }
 
 /// A message on its way.
@@ -292,10 +297,17 @@ impl Campaign {
         }
         let pace = Some(self.free_at).filter(|free_at| now < *free_at);
         let window = self.window.as_ref().and_then(|window| window.opens(now));
+        #[cfg(feature = "planted")]
+        let window = window.filter(|_| !planted::is(planted::Bug::WindowIgnored));
         match pace.max(window) {
             None => Gate::Open,
             until => Gate::Shut { until },
         }
+    }
+
+    /// The channel whose line it uses, or will at its time; none while it does not go on by itself.
+    pub fn on_line(&self) -> Option<&str> {
+        matches!(self.state, State::Scheduled { .. } | State::Running { .. }).then(|| self.channel.as_str())
     }
 
     /// When somebody must see to it: to start it, to make more messages, to call them back, or to cut off a send.
@@ -340,36 +352,14 @@ impl Campaign {
         self.throttle.limits(sends.saturating_add(self.run.retries))
     }
 
-    /// When everybody will have been reached, if nothing is in the way but its pace, its hours and its line's rules.
-    pub fn eta(&self, line: Option<&LineRules>, now: Time) -> Option<Time> {
-        let left = self.roll.left();
-        if left == 0 || matches!(self.state, State::Completed { .. } | State::Cancelled { .. }) {
-            return None;
-        }
-        let start = match self.state {
-            State::Scheduled { start_at } => start_at.max(now),
-            _ => now,
-        };
-        let window = self.window.as_ref().or(line.and_then(|line| line.window.as_ref()));
-        let steady = |from: Time, sends: u64| {
-            let needs = self.throttle.estimate(sends);
-            window.map_or(from + needs, |window| window.after(from, needs))
-        };
-        let Some((cap, zone)) = line.and_then(|line| Some((line.daily_cap?, &line.time_zone))) else {
-            return Some(steady(start, left));
-        };
-        // A day that the cap ends is followed by the next.
-        let (mut at, mut left) = (start, left);
-        for _ in 0..10_000 {
-            let today = left.min(u64::from(cap.max(1)));
-            let end = steady(at, today);
-            if today == left || end == Time::MAX {
-                return Some(end);
-            }
-            left -= today;
-            at = zone.tomorrow(at).max(end);
-        }
-        Some(Time::MAX)
+    /// How many recipients were reached or given up in an hour of this run, over those sends that ended and whose waits
+    /// are over; none before the first.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn rate_per_hour(&self, now: Time) -> Option<f64> {
+        let (ends, ahead) = if now < self.free_at { self.run.last } else { (0, Span::ZERO) };
+        let ends = self.run.ends.saturating_sub(ends) as f64;
+        let used = self.run.used.millis().saturating_sub(ahead.millis()) as f64;
+        (ends > 0.0 && used > 0.0).then(|| ends * 3_600_000.0 / used)
     }
 
     /// People were listed.
@@ -522,9 +512,11 @@ impl Campaign {
     /// An attempt ended. The wait for the next one is drawn with `chance`.
     pub fn ended(&mut self, message: MessageId, end: End, chance: u64, now: Time) -> Option<Turn> {
         let wait = self.throttle.wait(chance);
+        self.run.last = (0, Span::ZERO);
         if let Some(flight) = self.flight.filter(|flight| flight.message == message) {
             self.flight = None;
-            self.run.used = self.run.used + now.since(flight.since) + wait;
+            self.run.last.1 = now.since(flight.since) + wait;
+            self.run.used = self.run.used + self.run.last.1;
         }
         #[cfg(feature = "planted")]
         let wait =
@@ -540,18 +532,22 @@ impl Campaign {
 
     fn left_queue(&mut self, failed: bool) {
         self.run.ends += 1;
+        self.run.last.0 = 1;
         self.roll.queued = self.roll.queued.saturating_sub(1);
         self.roll.sent += u64::from(!failed);
         self.roll.failed += u64::from(failed);
         self.recent = self.recent.and(failed);
     }
 
-    /// A message that waited was cancelled, or its time was up; `first` if it was never tried.
-    pub fn given_up(&mut self, failed: bool, first: bool, now: Time) -> Option<Turn> {
+    /// A message that waited ended without an attempt, and its recipient stands there now; `first` if it was never tried.
+    pub fn given_up(&mut self, standing: Standing, first: bool, now: Time) -> Option<Turn> {
         self.roll.queued = self.roll.queued.saturating_sub(1);
         self.roll.ahead = self.roll.ahead.saturating_sub(u64::from(first));
-        self.roll.failed += u64::from(failed);
-        self.roll.cancelled += u64::from(!failed);
+        match standing {
+            Standing::Failed => self.roll.failed += 1,
+            Standing::Suppressed => self.roll.suppressed += 1,
+            _ => self.roll.cancelled += 1,
+        }
         self.complete(now)
     }
 

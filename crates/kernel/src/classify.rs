@@ -4,6 +4,7 @@
 //! rules of its own before them. The first rule that matches decides.
 
 mod claim;
+mod meaning;
 mod pack;
 pub mod read;
 mod rule;
@@ -20,6 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::claim::{ClaimError, claim_error};
+pub use self::meaning::in_words;
 pub use self::rule::{BadRule, OneOf, Rule};
 
 use self::rule::Compiled;

@@ -2,6 +2,7 @@
 //!
 //! Nothing here waits, reads a clock, rolls dice that it was not handed, logs, or touches a file or a network.
 
+pub mod alert;
 pub mod attachment;
 pub mod backoff;
 pub mod block;
@@ -18,12 +19,14 @@ pub mod guard;
 pub mod hint;
 pub mod id;
 pub mod kind;
+pub mod kpi;
 pub mod lifecycle;
 pub mod listing;
 pub mod mask;
 pub mod message;
 pub mod mime;
 pub mod name;
+pub mod notice;
 pub mod operation;
 #[cfg(feature = "planted")]
 pub mod planted;
@@ -37,6 +40,7 @@ pub mod subscription;
 pub mod suppression;
 pub mod template;
 pub mod time;
+pub mod trace;
 pub mod turns;
 pub mod window;
 pub mod xml;

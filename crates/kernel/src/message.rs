@@ -10,6 +10,7 @@ use crate::name::{CampaignName, ChannelName, LaneName, Tenant};
 use crate::policy::Overrides;
 use crate::reply::Receipt;
 use crate::time::Time;
+use crate::trace;
 
 /// A message that a door has checked and wants accepted. Its fields cannot hold invalid values.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +73,9 @@ pub struct Body {
     pub metadata: Option<Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Overrides>,
+    /// The trace that it came with, where traces are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Box<trace::Context>>,
 }
 
 /// Keeps a JSON `null` that is there apart from nothing at all.

@@ -85,6 +85,8 @@ names! {
     CampaignName,
     /// Words with gaps, by the name that messages call them.
     TemplateName,
+    /// Somebody who is told when something is wrong.
+    NoticeName,
 }
 
 impl Default for Tenant {

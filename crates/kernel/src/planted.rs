@@ -49,6 +49,12 @@ pub enum Bug {
     FedTwice,
     /// A paused campaign goes on.
     CampaignPauseIgnored,
+    /// A line does not wait after a send.
+    LineGapIgnored,
+    /// A campaign goes on outside its hours.
+    WindowIgnored,
+    /// A line takes as much on a day as there is.
+    CapIgnored,
 }
 
 thread_local! {

@@ -21,7 +21,7 @@ use crate::kind::ChannelKind;
 use crate::message::{Body, Draft, Json, Priority, QueueName};
 use crate::name::{LaneName, TemplateName, Tenant};
 use crate::policy::Overrides;
-use crate::setup::{ChannelSetup, EVENTS, Limits, Setup};
+use crate::setup::{ChannelSetup, EVENTS, Limits, NOTICES, Setup};
 use crate::time::{Span, Time};
 
 pub use self::read::BadJson;
@@ -219,6 +219,7 @@ impl Setup {
                 user_id: request.user_id,
                 metadata: request.metadata,
                 retry: request.retry,
+                trace: None,
             },
             blobs: said.blobs,
         })
@@ -231,10 +232,11 @@ impl Setup {
 
     /// The lane of that name.
     pub fn lane_named(&self, asked: &str) -> Result<LaneName, Problem> {
-        let known = self.lanes.get_key_value(asked).map(|(name, _)| name.clone());
+        let open = |name: &&LaneName| name.as_str() != NOTICES;
+        let known = self.lanes.get_key_value(asked).map(|(name, _)| name).filter(open).cloned();
         known.ok_or_else(|| {
             let reason = format!("there is no lane {}", quoted(asked));
-            let hint = one_of(asked, self.lanes.keys().map(LaneName::as_str));
+            let hint = one_of(asked, self.lanes.keys().filter(open).map(LaneName::as_str));
             Problem { code: Code::InvalidField, field: "lane".into(), reason, hint }
         })
     }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::alert;
 use crate::breaker;
 use crate::campaign::line::LineRules;
 use crate::classify::{Rules, Scope};
@@ -26,6 +27,9 @@ use crate::turns::Weight;
 /// goes through it.
 pub const EVENTS: &str = "events";
 
+/// The name of the lane that notices to people go through. No message of a caller goes through it.
+pub const NOTICES: &str = "notices";
+
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub channels: BTreeMap<ChannelName, Arc<ChannelSetup>>,
@@ -37,6 +41,8 @@ pub struct Setup {
     pub subscribers: Guard,
     /// What retry decisions go by.
     pub claims: Policy,
+    /// What people are told of, and how.
+    pub alerts: Arc<alert::Plan>,
 }
 
 #[derive(Clone, Debug)]

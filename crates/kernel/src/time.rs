@@ -225,6 +225,12 @@ impl JsonSchema for Span {
 /// Where the time comes from. The one implementation that reads a real clock lives in the binary.
 pub trait Clock: Send + Sync + fmt::Debug {
     fn now(&self) -> Time;
+
+    /// How long ago some moment was that stays the same: as fine as the clock can tell, for measuring how long something
+    /// takes. It knows no dates.
+    fn elapsed(&self) -> std::time::Duration {
+        std::time::Duration::from_millis(self.now().millis().unsigned_abs())
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use crate::time::{Span, Time};
 
 /// How far ahead an open hour is looked for.
 const DAYS_AHEAD: usize = 800;
+/// Hours that nobody sees open for so long are taken for a mistake.
+const YEAR: Span = Span::from_hours(366 * 24);
 
 /// When it is open. Written as `{"hours": "08:00-20:00", "days": ["mon", "sat"], "time_zone": "America/Sao_Paulo",
 /// "holidays": ["2026-12-25"]}`; every part but the hours can be left out.
@@ -44,7 +46,7 @@ impl Window {
     }
 
     /// The open hours that `now` lies in, or the next ones.
-    fn next(&self, now: Time) -> Option<(Time, Time)> {
+    pub(crate) fn next(&self, now: Time) -> Option<(Time, Time)> {
         let mut date = self.time_zone.date(now);
         for _ in 0..DAYS_AHEAD {
             let open = self.days.iter().any(|day| day.0 == date.weekday());
@@ -60,20 +62,30 @@ impl Window {
         None
     }
 
-    /// When so much open time will have passed.
-    pub fn after(&self, now: Time, mut open: Span) -> Time {
-        let mut now = now;
-        for _ in 0..DAYS_AHEAD * 10 {
-            let Some((from, to)) = self.next(now) else { return Time::MAX };
-            let start = from.max(now);
-            let left = to.since(start);
-            if open <= left {
-                return start + open;
+    /// When all of them are open at the same time next, which may be now; none if they are not within a year.
+    pub fn together(windows: &[&Window], now: Time) -> Option<Time> {
+        let mut at = now;
+        while at.since(now) <= YEAR {
+            match windows.iter().filter_map(|window| window.opens(at)).max() {
+                None => return Some(at),
+                Some(later) => at = later,
             }
-            open = Span::from_millis(open.millis() - left.millis());
-            now = to;
         }
-        Time::MAX
+        None
+    }
+}
+
+/// `09:00-18:00 America/Sao_Paulo`, and the days where those are not all.
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.hours, self.time_zone)?;
+        if self.days.is_empty() {
+            write!(f, " on no day")?;
+        } else if self.days.len() < Day::ALL.len() {
+            let days: Vec<_> = self.days.iter().map(|day| day.as_str()).collect();
+            write!(f, " on {}", days.join(", "))?;
+        }
+        Ok(())
     }
 }
 
@@ -210,14 +222,42 @@ impl Zone {
         Date(self.date(now))
     }
 
+    /// When the day of `now` began there.
+    pub fn today(&self, now: Time) -> Time {
+        self.at(self.date(now), 0).unwrap_or(now)
+    }
+
+    /// When the week of `now` began there, on a Monday.
+    pub fn this_week(&self, now: Time) -> Time {
+        let date = self.date(now);
+        let days = i64::from(date.weekday().to_monday_zero_offset());
+        let monday = date.checked_sub(jiff::Span::new().days(days)).ok();
+        monday.and_then(|monday| self.at(monday, 0)).unwrap_or(now)
+    }
+
     /// When the day after `now` begins there.
     pub fn tomorrow(&self, now: Time) -> Time {
         self.date(now).tomorrow().ok().and_then(|date| self.at(date, 0)).unwrap_or(Time::MAX)
     }
 
+    /// That moment as people there say it: `today 09:00`, `tomorrow 09:00`, or with the date.
+    pub fn said(&self, at: Time, now: Time) -> String {
+        let (date, today) = (self.date(at), self.date(now));
+        let clock = self.zoned(at).strftime("%H:%M").to_string();
+        match date {
+            date if date == today => format!("today {clock}"),
+            date if today.tomorrow().is_ok_and(|tomorrow| date == tomorrow) => format!("tomorrow {clock}"),
+            date => format!("{} {date} {clock}", date.strftime("%a")),
+        }
+    }
+
     fn date(&self, now: Time) -> civil::Date {
+        self.zoned(now).date()
+    }
+
+    fn zoned(&self, now: Time) -> jiff::Zoned {
         let stamp = jiff::Timestamp::from_millisecond(now.millis()).unwrap_or_default();
-        stamp.to_zoned(self.0.clone()).date()
+        stamp.to_zoned(self.0.clone())
     }
 
     /// That minute of the date; where clocks are put forward over it, the first moment after.
@@ -310,17 +350,46 @@ mod tests {
         assert_eq!(manaus.opens(time("2026-06-01T03:59:59Z")), None);
     }
 
-    #[test] // REQ BK-7
-    fn open_time_is_counted_over_nights_and_holidays() {
-        let window = window(r#"{"hours": "09:00-12:00", "time_zone": "UTC", "holidays": ["2026-06-02"]}"#);
-        let start = time("2026-06-01T11:00:00Z");
-        assert_eq!(window.after(start, Span::from_mins(30)), time("2026-06-01T11:30:00Z"));
-        assert_eq!(window.after(start, Span::from_hours(2)), time("2026-06-03T10:00:00Z"));
-        let never = Window { days: BTreeSet::new(), ..window };
-        assert_eq!(
-            (never.opens(start), never.after(start, Span::from_secs(1))),
-            (Some(Time::MAX), Time::MAX)
+    #[test] // REQ BK-6
+    fn several_open_together_when_all_of_them_do() {
+        let (day, early) = (
+            window(r#"{"hours": "09:00-18:00", "time_zone": "UTC"}"#),
+            window(r#"{"hours": "06:00-12:00", "days": ["mon"], "time_zone": "UTC"}"#),
         );
+        let night = window(r#"{"hours": "20:00-24:00", "time_zone": "UTC"}"#);
+        let never = Window { days: BTreeSet::new(), ..day.clone() };
+        // A Tuesday.
+        let now = time("2026-06-02T10:00:00Z");
+        let together = |windows: &[&Window]| Window::together(windows, now);
+        for (windows, opens) in [
+            (&[][..], Some("2026-06-02T10:00:00Z")),
+            (&[&day], Some("2026-06-02T10:00:00Z")),
+            (&[&day, &early], Some("2026-06-08T09:00:00Z")),
+            (&[&day, &night], None),
+            (&[&never], None),
+        ] {
+            assert_eq!(together(windows), opens.map(time), "{windows:?}");
+        }
+        // The one evening on which both are open is far away.
+        let holidays = (0..300).map(|n| {
+            Date("2026-06-02".parse::<civil::Date>().unwrap().saturating_add(jiff::Span::new().days(n)))
+        });
+        let late = Window { holidays: holidays.collect(), ..night.clone() };
+        let wanted = time("2027-03-29T20:00:00Z");
+        assert_eq!(Window::together(&[&night, &late], now), Some(wanted));
+    }
+
+    #[test] // REQ BK-6
+    fn hours_and_moments_are_said_with_their_place() {
+        let weekdays = window(r#"{"hours": "09:00-18:00", "days": ["mon", "tue"]}"#);
+        assert_eq!(weekdays.to_string(), "09:00-18:00 America/Sao_Paulo on mon, tue");
+        let daily = window(r#"{"hours": "09:00-18:00", "time_zone": "UTC"}"#);
+        assert_eq!(daily.to_string(), "09:00-18:00 UTC");
+        let now = time("2026-06-02T01:00:00Z"); // 22:00 of the day before there
+        let said = |at: &str| Zone::default().said(time(at), now);
+        assert_eq!(said("2026-06-02T02:30:00Z"), "today 23:30");
+        assert_eq!(said("2026-06-02T12:00:00Z"), "tomorrow 09:00");
+        assert_eq!(said("2026-06-08T12:00:00Z"), "Mon 2026-06-08 09:00");
     }
 
     #[test]

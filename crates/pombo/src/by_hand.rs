@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use pombo_kernel::classify::Verdict;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::lifecycle::Next;
+use pombo_kernel::message::{Attempt, AttemptFailure, AttemptOutcome, FailureReason, Message, Progress};
+use pombo_kernel::reply::Receipt;
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Clock, Span, Time};
-use pombo_store::Store;
 use pombo_store::memory::Memory;
 use pombo_store::shell::Shell;
+use pombo_store::{Ask, NodeId, Settled, Settlement, Store};
 use tokio::sync::watch;
 
 use crate::config::{Config, Environment, Source};
@@ -42,4 +46,49 @@ pub(crate) fn model() -> (Arc<dyn Store>, Arc<Hand>) {
 pub(crate) fn configured(text: &str) -> watch::Sender<Arc<Setup>> {
     let config = Config::parse(text, Source::default(), &Environment::default()).unwrap();
     watch::channel(Arc::new(config.setup())).0
+}
+
+/// Whatever is due in a lane is sent, or has failed for good in that category.
+pub(crate) async fn end_all(
+    store: &dyn Store,
+    lane: &str,
+    failed: Option<&str>,
+    now: Time,
+) -> Vec<Arc<Message>> {
+    let ask = Ask { node: NodeId(1), lane: lane.parse().unwrap(), max: 100, rates: Arc::default() };
+    let claimed = store.claim(ask).await.unwrap();
+    let failure = failed.map(|category| AttemptFailure {
+        verdict: Verdict::Permanent,
+        category: category.to_owned(),
+        code: None,
+        text: "550 user unknown".to_owned(),
+        perhaps_sent: false,
+        rule: None,
+    });
+    let settlement = |key, progress: Progress| Settlement {
+        key,
+        attempt: Attempt {
+            round: progress.round,
+            number: 1,
+            started_at: now,
+            finished_at: now,
+            outcome: if failed.is_some() { AttemptOutcome::Failed } else { AttemptOutcome::Sent },
+            failure: failure.clone(),
+            next_delay: None,
+            explanation: String::new(),
+            policy: None,
+        },
+        next: match failed {
+            Some(_) => Next::Failed(FailureReason::PermanentError),
+            None => Next::Sent(Receipt::default()),
+        },
+        progress: Progress { attempts: 1, steps: 1, ..progress },
+        block: Default::default(),
+        vitals: Default::default(),
+        reported: false,
+        chance: 0,
+    };
+    let settlements = claimed.iter().map(|it| settlement(it.key, it.progress)).collect();
+    assert!(store.settle(settlements).await.unwrap().iter().all(|settled| *settled == Settled::Done));
+    claimed.into_iter().map(|claimed| claimed.message).collect()
 }

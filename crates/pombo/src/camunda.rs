@@ -20,6 +20,7 @@ use pombo_kernel::message::Actor;
 use pombo_kernel::name::Tenant;
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::Clock;
+use pombo_store::meter::Retries;
 use pombo_store::{Store, StoreError};
 use pombo_web::decision::{self, Asker};
 use tokio::sync::{Mutex, watch};
@@ -68,6 +69,7 @@ pub(crate) struct Desk {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) setup: watch::Receiver<Arc<Setup>>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) meter: Retries,
 }
 
 impl Desk {
@@ -77,7 +79,7 @@ impl Desk {
         let mut tries = 1;
         loop {
             let policy = self.setup.borrow().claims.clone();
-            match decision::decide(&*self.store, &*self.clock, &policy, question, &asker).await {
+            match decision::decide(&*self.store, &*self.clock, &policy, question, &asker, &self.meter).await {
                 Err(StoreError::Closed) => return Err(StoreError::Closed),
                 Err(error) if tries < RECORDINGS => {
                     debug!(%error, tries, "a decision was not recorded, and is tried again");

@@ -3,6 +3,8 @@
 //! Exit 0 is success, 1 failure, 2 wrong usage. A command's result goes to standard output and everything else
 //! to standard error, so that results can be piped.
 
+mod alerts;
+mod audit;
 mod bench;
 mod campaigns;
 mod channels;
@@ -11,6 +13,7 @@ mod config;
 mod dead;
 mod decide;
 mod demo;
+mod doctor;
 mod events;
 mod import;
 mod keys;
@@ -150,14 +153,19 @@ enum Command {
     /// List, check, add, remove, import and export who is not written to
     #[command(subcommand)]
     Suppressions(suppressions::Verb),
-    /// Count messages of all time, by channel and in all
-    #[command(after_help = "Example:\n  pombo stats --json")]
-    Stats,
+    /// Count messages, of all time or in a range, and say how well it goes
+    Stats(stats::Stats),
     /// Follow what happens, as it happens
     Events(events::Follow),
     /// List, create, change, test and remove webhooks that are told of events
     #[command(subcommand)]
     Webhooks(webhooks::Verb),
+    /// List, acknowledge and silence what is wrong; list rules and test who is told
+    #[command(subcommand)]
+    Alerts(alerts::Verb),
+    /// List, verify and export what happened and by whom
+    #[command(subcommand)]
+    Audit(audit::Verb),
     /// List, make, change, rotate and revoke API keys
     #[command(subcommand)]
     Keys(keys::Verb),
@@ -171,6 +179,8 @@ enum Command {
     /// Check, migrate, back up, copy, pause and resume a whole store
     #[command(subcommand)]
     Store(store::Verb),
+    /// Look at configuration, store, disk, clock, channels and secrets, and say what to do
+    Doctor(doctor::Doctor),
     /// Check a configuration, print an example or the schema
     #[command(subcommand)]
     Config(config::Verb),
@@ -227,14 +237,17 @@ fn perform(cli: Cli) -> Result<(), Trouble> {
         Command::Channels(verb) => wait_for(channels::run(verb, shared)),
         Command::Templates(verb) => wait_for(templates::run(verb, shared)),
         Command::Suppressions(verb) => wait_for(suppressions::run(verb, shared)),
-        Command::Stats => wait_for(stats::run(shared)),
+        Command::Stats(args) => wait_for(stats::run(args, shared)),
         Command::Events(args) => wait_for(events::run(args, shared)),
         Command::Webhooks(verb) => wait_for(webhooks::run(verb, shared)),
+        Command::Alerts(verb) => wait_for(alerts::run(verb, shared)),
+        Command::Audit(verb) => audit::run(verb, shared),
         Command::Keys(verb) => wait_for(keys::run(verb, shared)),
         Command::Policy(verb) => policy::run(verb, shared),
         Command::Classify(args) => classify::run(args, shared),
         Command::Decide(args) => wait_for(decide::run(*args, shared)),
         Command::Store(verb) => store::run(verb, shared),
+        Command::Doctor(args) => doctor::run(&args, shared),
         Command::Config(verb) => config::run(verb, shared),
         Command::Bench(args) => work(bench::run(args, shared)),
         Command::Completions { shell } => {

@@ -49,6 +49,10 @@ impl Clock for SystemClock {
             }
         }
     }
+
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
 }
 
 /// Time that goes on evenly from the wall time at its start, whatever becomes of the wall, and also while the machine
@@ -78,16 +82,25 @@ impl Clock for SteadyClock {
     fn now(&self) -> Time {
         Time::from_millis(steady_ms().saturating_add(self.offset))
     }
+
+    fn elapsed(&self) -> Duration {
+        steady()
+    }
 }
 
 fn steady_ms() -> i64 {
+    i64::try_from(steady().as_millis()).unwrap_or(i64::MAX)
+}
+
+fn steady() -> Duration {
     #[cfg(target_os = "linux")]
     let id = rustix::time::ClockId::Boottime;
     // Not every system says for how long it slept.
     #[cfg(not(target_os = "linux"))]
     let id = rustix::time::ClockId::Monotonic;
     let time = rustix::time::clock_gettime(id);
-    time.tv_sec.saturating_mul(1_000).saturating_add(time.tv_nsec / 1_000_000)
+    let whole = |part: i64| u64::try_from(part).unwrap_or_default();
+    Duration::from_secs(whole(time.tv_sec)) + Duration::from_nanos(whole(time.tv_nsec))
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -131,8 +131,14 @@ impl Work {
         let most = usize::try_from(campaign.appetite()).unwrap_or(usize::MAX);
         let next = self.recipients(&read, Standing::Pending, most).await?;
         if next.is_empty() {
-            // Another has served them since, or the next look will tell.
-            return Ok(None);
+            // Another may have served them since; if the document still counts on somebody, its list is not whole.
+            let latest = self.store.doc(Shelf::Campaign, doc.tenant.clone(), doc.id.clone()).await?;
+            if latest.is_none_or(|latest| latest.version != doc.version) {
+                return Ok(None);
+            }
+            let pending = campaign.roll.pending;
+            let words = format!("{pending} of its recipients are pending, and its list has none of them");
+            return self.stop(read, words, now).await;
         }
         let setup = self.setup.borrow().clone();
         let (mut servings, mut made) = (Vec::with_capacity(next.len()), 0);

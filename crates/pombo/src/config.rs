@@ -3,6 +3,8 @@
 //! It is checked completely before anything runs: [`Config::load`] gives either a configuration that can be
 //! used or every problem that it has, each with its path and a hint.
 
+mod alerts;
+mod audit;
 pub mod camunda;
 pub mod channel;
 mod environment;
@@ -14,6 +16,7 @@ mod section;
 pub mod smtp;
 #[cfg(test)]
 mod tests;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,14 +25,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pombo_channels::webhook::WebhookSettings;
+use pombo_kernel::alert::Plan;
 use pombo_kernel::breaker;
 use pombo_kernel::classify::Rules;
 use pombo_kernel::guard::{Allowed, Guard};
 use pombo_kernel::kind::ChannelKind;
-use pombo_kernel::name::{ChannelName, LaneName, PolicyName};
+use pombo_kernel::name::{ChannelName, LaneName, NoticeName, PolicyName};
 use pombo_kernel::policy::{Delays, Overrides, Policy, Profile};
 use pombo_kernel::secret::Secret;
-use pombo_kernel::setup::{self, ChannelSetup, Destination, EVENTS, LaneSetup, Setup};
+use pombo_kernel::setup::{self, ChannelSetup, Destination, EVENTS, LaneSetup, NOTICES, Setup};
 use pombo_kernel::time::Span;
 use pombo_kernel::window::{Window, Zone};
 use pombo_store::postgres::Target;
@@ -37,12 +41,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+pub use self::audit::Audit;
 pub use self::camunda::{Camunda7, Camunda8};
 pub use self::channel::Channel;
 pub use self::environment::{Environment, Needs};
 pub use self::problem::{Problem, Problems};
 pub(crate) use self::problem::{listed, suggestion};
 pub use self::smtp::Smtp;
+pub use self::traces::Traces;
 
 use self::channel::Common;
 use self::environment::joined;
@@ -88,10 +94,15 @@ pub struct Config {
     pub server: Server,
     pub smtp: Smtp,
     pub events: Events,
+    /// What people are told of, and how.
+    pub alerts: Plan,
+    pub traces: Traces,
+    pub metrics: Metrics,
     /// The PostgreSQL of the store; none for the embedded one.
     pub database: Option<Target>,
     /// How long finished messages are kept after their month; for ever without it.
     pub keep: Option<Span>,
+    pub audit: Audit,
     /// The cluster whose jobs ask for retry decisions.
     pub camunda8: Option<Camunda8>,
     /// The engine whose external tasks ask for retry decisions.
@@ -136,16 +147,30 @@ struct File {
     /// How events reach those who subscribed to them.
     #[schemars(default)]
     events: Events,
+    /// When something counts as wrong, by rule.
+    alerts: Option<alerts::Alerts>,
+    /// Who is told when something is wrong, by name.
+    #[schemars(default)]
+    notices: BTreeMap<NoticeName, alerts::Notice>,
+    /// Where traces go.
+    #[schemars(default)]
+    traces: Traces,
+    /// Numbers for Prometheus, at `/metrics`.
+    #[schemars(default)]
+    metrics: Metrics,
     /// Where messages are kept.
     #[schemars(default)]
     store: Store,
+    /// How the audit chain is signed.
+    #[schemars(default)]
+    audit: Audit,
     /// The Camunda 8 cluster whose jobs ask for retry decisions.
     camunda8: Option<Camunda8>,
     /// The Camunda 7 engine whose external tasks ask for retry decisions.
     camunda7: Option<Camunda7>,
 }
 
-const SECTIONS: [&str; 14] = [
+const SECTIONS: &[&str] = &[
     "profile",
     "lanes",
     "routes",
@@ -157,13 +182,15 @@ const SECTIONS: [&str; 14] = [
     "server",
     "smtp",
     "store",
+    "audit",
     "events",
+    "metrics",
+    "alerts",
+    "notices",
+    "traces",
     "camunda8",
     "camunda7",
 ];
-
-/// Sections that have a place in the file, but no effect in this version. Better refused than ignored.
-const LATER: [(&str, &str); 1] = [("alerts", "this version raises no alerts yet: remove the section")];
 
 /// A worker pool with its own capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize, JsonSchema)]
@@ -189,8 +216,13 @@ impl Default for Lane {
 }
 
 /// The lanes that are always there.
-const LANES: [(&str, Lane); 4] =
-    [("realtime", Lane::of(64)), ("bulk", Lane::of(16)), ("default", Lane::of(16)), (EVENTS, Lane::of(16))];
+const LANES: [(&str, Lane); 5] = [
+    ("realtime", Lane::of(64)),
+    ("bulk", Lane::of(16)),
+    ("default", Lane::of(16)),
+    (EVENTS, Lane::of(16)),
+    (NOTICES, Lane::of(4)),
+];
 
 /// Messages of one type go to one lane.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -236,11 +268,14 @@ pub struct Server {
     /// The address to listen on, for example "127.0.0.1:7662".
     #[schemars(with = "String")]
     pub listen: SocketAddr,
+    /// Where people reach this server, for links in notices, for example "https://pombo.clinic.example".
+    #[schemars(with = "Option<String>")]
+    pub public_url: Option<url::Url>,
 }
 
 impl Default for Server {
     fn default() -> Server {
-        Server { listen: (Ipv4Addr::LOCALHOST, 7662).into() }
+        Server { listen: (Ipv4Addr::LOCALHOST, 7662).into(), public_url: None }
     }
 }
 
@@ -279,6 +314,14 @@ impl Events {
             settings: channel::Settings::Webhook(settings),
         }
     }
+}
+
+/// Numbers for Prometheus.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Metrics {
+    /// Ask for a key at `/metrics`: one of the tenant `default` with the role viewer, operator or admin.
+    pub require_key: bool,
 }
 
 /// Where messages are kept, if not in the folder that `--data` names.
@@ -334,17 +377,21 @@ impl Config {
         check_channel_policies(&mut reading, &channels, &policies);
         let limits = read_limits(&mut reading, table.remove("limits"));
         let server = table.remove("server").and_then(|value| reading.table("server", value));
-        let server = reading.section("server", server.unwrap_or_default());
+        let server: Server = reading.section("server", server.unwrap_or_default());
         let smtp = smtp::read(&mut reading, table.remove("smtp"), &folder);
         let events = read_events(&mut reading, table.remove("events"), &folder);
+        let (told, notices) = (table.remove("alerts"), table.remove("notices"));
+        let mut alerts = alerts::read(&mut reading, told, notices, &channels);
+        alerts.public_url = server.public_url.as_ref().map(ToString::to_string);
+        let traces = traces::read(&mut reading, table.remove("traces"), &folder);
+        let metrics = table.remove("metrics").and_then(|value| reading.table("metrics", value));
+        let metrics = reading.section("metrics", metrics.unwrap_or_default());
         let (database, keep) = read_store(&mut reading, table.remove("store"), &folder);
+        let audit = audit::read(&mut reading, table.remove("audit"), &folder);
         let camunda8 = camunda::read_eight(&mut reading, table.remove("camunda8"), &folder);
         let camunda7 = camunda::read_seven(&mut reading, table.remove("camunda7"), &folder);
         for name in table.keys() {
-            match LATER.iter().find(|(later, _)| later == name) {
-                Some((_, hint)) => reading.problems.say(name, "has no effect in this version", *hint),
-                None => reading.unknown(name, name, SECTIONS.into_iter()),
-            }
+            reading.unknown(name, name, SECTIONS.iter().copied());
         }
         let Problems(mut problems) = reading.problems;
         problems.retain(|problem| !reading.origins.forgiven(&problem.path));
@@ -366,7 +413,11 @@ impl Config {
             smtp,
             database,
             keep,
+            audit,
             events,
+            metrics,
+            alerts,
+            traces,
             camunda8,
             camunda7,
         })
@@ -441,6 +492,7 @@ impl Config {
             limits: setup::Limits { content_bytes, attachment_bytes, request_bytes, batch_items },
             subscribers: Guard { allow_private: self.events.allow_private, allow: self.events.allow.clone() },
             claims: self.policy("claims").cloned().unwrap_or_else(Policy::claims),
+            alerts: Arc::new(self.alerts.clone()),
         }
     }
 
@@ -539,7 +591,7 @@ fn read_routes(reading: &mut Reading, value: Option<Value>, lanes: &BTreeMap<Lan
     let mut routes: Vec<Route> = Vec::new();
     for (here, table) in reading.tables("routes", value) {
         let Some(route) = reading.section_with::<Route>(&here, table, &required) else { continue };
-        if !lanes.contains_key(&route.lane) {
+        if !lanes.contains_key(&route.lane) || route.lane.as_str() == NOTICES {
             let what = format!("there is no lane `{}`", route.lane);
             let hint = suggestion(route.lane.as_str(), lanes.keys().map(LaneName::as_str));
             reading.problems.say(

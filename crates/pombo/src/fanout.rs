@@ -10,7 +10,7 @@ use pombo_kernel::dice::Dice;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::Draft;
 use pombo_kernel::name::Tenant;
-use pombo_kernel::setup::{EVENTS, Setup};
+use pombo_kernel::setup::{EVENTS, NOTICES, Setup};
 use pombo_kernel::subscription::Subscription;
 use pombo_kernel::time::Clock;
 use pombo_store::audit::{Event, Record};
@@ -170,6 +170,10 @@ impl Work {
             let lines = event::lines(&*self.store, ids).await?;
             for ((position, record), who) in some {
                 let line = record.message.and_then(|id| lines.get(&id));
+                // Nor is what becomes of a notice.
+                if line.is_some_and(|line| line.message.queue.lane.as_str() == NOTICES) {
+                    continue;
+                }
                 let told = event::told(*position, record, line);
                 let to = who.iter().map(|nth| &webhooks[*nth]);
                 drafts.extend(to.map(|(tenant, id, _)| event::delivery(tenant, id, &told)));
@@ -263,11 +267,15 @@ mod tests {
         }
 
         async fn accept(&self, count: usize) {
+            self.accept_in("default", count).await;
+        }
+
+        async fn accept_in(&self, lane: &str, count: usize) {
             let draft = |_| Draft {
                 id: None,
                 queue: QueueName {
                     tenant: Tenant::default(),
-                    lane: "default".parse().unwrap(),
+                    lane: lane.parse().unwrap(),
                     channel: "webhook".parse().unwrap(),
                     destination: "".into(),
                     campaign: None,
@@ -337,6 +345,16 @@ mod tests {
         world.accept(1).await;
         all(&mut next).await;
         assert_eq!(world.told().await, 2_402);
+    }
+
+    #[tokio::test] // REQ OB-4
+    async fn what_becomes_of_a_notice_is_told_to_nobody() {
+        let world = World::new();
+        world.subscribe("whk_1").await;
+        world.accept_in(NOTICES, 3).await;
+        world.accept(2).await;
+        all(&mut world.node(1)).await;
+        assert_eq!(world.told().await, 2);
     }
 
     #[tokio::test]

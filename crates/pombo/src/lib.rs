@@ -53,6 +53,8 @@
 
 #![warn(missing_docs)]
 
+mod alerts;
+mod anchors;
 mod bench;
 #[cfg(test)]
 mod by_hand;
@@ -67,14 +69,17 @@ mod conductor;
 #[doc(hidden)]
 pub mod config;
 mod demo;
+mod doctor;
 mod embed;
 mod fanout;
 mod follower;
 mod inbox;
 #[doc(hidden)]
 pub mod log;
+mod meter;
 #[doc(hidden)]
 pub mod node;
+mod notices;
 mod operations;
 mod providers;
 mod rounds;
@@ -82,6 +87,7 @@ mod submission;
 mod suppressor;
 #[doc(hidden)]
 pub mod templates;
+mod traces;
 
 pub use self::config::{Problem as OptionsProblem, Problems as OptionsProblems};
 pub use self::embed::{Door, Handling, Options, OwnChannel, Pombo, SendError, StartError, TemplateError};

@@ -1,12 +1,12 @@
 //! Logs, which must never hold up the engine: a reader that stops reading costs lines, not deliveries.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use pombo_store::meter::counter;
+use prometheus::IntCounter;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -60,14 +60,14 @@ pub struct BadFilter(pub String, pub String);
 #[derive(Debug)]
 pub struct Log {
     lines: SyncSender<Line>,
-    dropped: Arc<AtomicU64>,
+    dropped: IntCounter,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Log {
     /// Lines that were dropped because nobody read them.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+    pub fn dropped(&self) -> &IntCounter {
+        &self.dropped
     }
 }
 
@@ -91,26 +91,27 @@ enum Line {
 #[derive(Clone, Debug)]
 pub struct Writer {
     lines: SyncSender<Line>,
-    dropped: Arc<AtomicU64>,
+    dropped: IntCounter,
 }
 
 fn writer(out: impl Write + Send + 'static, waiting: usize, lost: Lost) -> (Writer, Log) {
     let (lines, queue) = sync_channel(waiting);
-    let dropped = Arc::new(AtomicU64::new(0));
-    let counter = Arc::clone(&dropped);
+    let dropped =
+        counter("pombo_log_lines_dropped_total", "Log lines that were dropped, since nobody read them.");
+    let counter = dropped.clone();
     let thread =
         std::thread::Builder::new().name("log".into()).spawn(move || write_all(&queue, out, &counter, lost));
-    let log = Log { lines: lines.clone(), dropped: Arc::clone(&dropped), thread: thread.ok() };
+    let log = Log { lines: lines.clone(), dropped: dropped.clone(), thread: thread.ok() };
     (Writer { lines, dropped }, log)
 }
 
-fn write_all(queue: &Receiver<Line>, mut out: impl Write, dropped: &AtomicU64, lost: Lost) {
+fn write_all(queue: &Receiver<Line>, mut out: impl Write, dropped: &IntCounter, lost: Lost) {
     let mut told = 0;
     while let Ok(line) = queue.recv() {
         match line {
             Line::Text(text) => {
                 let _ = out.write_all(&text);
-                let now = dropped.load(Ordering::Relaxed);
+                let now = dropped.get();
                 if now > told {
                     let _ = out.write_all(lost(now - told).as_bytes());
                     told = now;
@@ -156,7 +157,7 @@ impl Drop for Event<'_> {
             return;
         }
         if let Err(TrySendError::Full(_)) = self.writer.lines.try_send(Line::Text(text)) {
-            self.writer.dropped.fetch_add(1, Ordering::Relaxed);
+            self.writer.dropped.inc();
         }
     }
 }
@@ -164,7 +165,7 @@ impl Drop for Event<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);
@@ -213,7 +214,7 @@ mod tests {
         for _ in 0..100 {
             writeln!(writer.make_writer(), "line").unwrap();
         }
-        assert!(log.dropped() >= 95, "{}", log.dropped());
+        assert!(log.dropped().get() >= 95, "{}", log.dropped().get());
         drop(log);
         drop(shut);
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pombo_engine::shell::Channels;
-use pombo_engine::{Engine, Watchmen};
+use pombo_engine::{Engine, Instruments, Watchmen};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::name::LaneName;
 use pombo_kernel::setup::Setup;
@@ -22,28 +22,34 @@ use pombo_store::postgres::{self, Target};
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{Pause, Store, StoreError};
-use pombo_web::{Bounds, Door};
+use pombo_web::{Bounds, Check, Door, Sign};
+use prometheus::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+use crate::alerts::Lookout;
+use crate::anchors::Anchorer;
 use crate::camunda::{Desk, Workers};
 use crate::clock::{self, SteadyClock, SystemClock};
 use crate::conductor::Conductor;
 use crate::config::{Config, Environment, Problems};
 use crate::fanout::Fanout;
 use crate::inbox::Clerk;
+use crate::meter;
+use crate::notices::Courier;
 use crate::operations::Foreman;
 use crate::submission::Submission;
 use crate::suppressor::Suppressor;
+use crate::traces::Office;
 
 pub use pombo_store::home::Home as Place;
 
 /// What a node does. Where nodes share a database, not all of them need to do everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum NodeRole {
-    /// Opens the HTTP API; a node without it answers /healthz and /readyz only
+    /// Opens the HTTP API; a node without it answers /healthz, /readyz and /metrics only
     Api,
     /// Claims messages, sends them, and takes over what dead nodes left
     Worker,
@@ -137,8 +143,15 @@ pub struct Works {
     conductor: Option<Conductor>,
     fanout: Option<Fanout>,
     suppressor: Option<Suppressor>,
+    lookout: Option<Lookout>,
+    courier: Option<Courier>,
+    /// Whoever signs the audit chain.
+    anchorer: Option<Anchorer>,
     /// Whoever answers the tasks of process engines.
     camunda: Option<Workers>,
+    /// Where traces go, if anywhere.
+    traces: Option<Office>,
+    meter: pombo_web::Meter,
 }
 
 /// A running node: works with a door. Dropping it stops nothing well; call [`stop`](Node::stop).
@@ -165,6 +178,8 @@ pub struct Opened {
     pub clock: Arc<dyn Clock>,
     place: Place,
     roles: Roles,
+    /// Where everything shows its numbers.
+    registry: Registry,
 }
 
 /// Opens the store, for a node with those roles. An embedded one is refused while another process has it.
@@ -172,10 +187,13 @@ pub struct Opened {
 /// On a database, months that ended longer ago than `keep` are dropped.
 pub async fn open(place: Place, roles: Roles, keep: Option<Span>) -> Result<Opened, NodeError> {
     let (at, parts) = (place.clone(), roles.clone());
+    let registry = Registry::new();
+    meter::show_process(&registry);
+    let shown = registry.clone();
     // Recovery reads and writes files, which must not hold up the other tasks of this thread.
     let opening = tokio::task::spawn_blocking(move || match at {
-        Place::Embedded(folder) => embedded(&folder),
-        Place::Postgres(target) => shared(target, &parts, keep),
+        Place::Embedded(folder) => embedded(&folder, &shown),
+        Place::Postgres(target) => shared(target, &parts, keep, &shown),
     });
     let opened = opening.await.unwrap_or_else(|error| Err(StoreError::Broken(error.to_string())));
     match opened {
@@ -183,7 +201,7 @@ pub async fn open(place: Place, roles: Roles, keep: Option<Span>) -> Result<Open
             if let Ok(Some(Pause { since, why })) = doors.paused().await {
                 warn!(%since, why, "the store is paused: nothing is sent until `pombo store resume`");
             }
-            Ok(Opened { store: doors, engine_store: engine, inbox, clock, place, roles })
+            Ok(Opened { store: doors, engine_store: engine, inbox, clock, place, roles, registry })
         }
         Err(error) => Err(NodeError::Store { place, error }),
     }
@@ -199,17 +217,31 @@ struct Stores {
     clock: Arc<dyn Clock>,
 }
 
-fn embedded(folder: &Path) -> Result<Stores, StoreError> {
+fn embedded(folder: &Path, registry: &Registry) -> Result<Stores, StoreError> {
     let core = Sqlite::open(folder, Dice::seeded(clock::seed()), &clock::entropy())?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let shell: Arc<dyn Store> = Arc::new(Shell::start(core, Arc::clone(&clock), Box::new(clock::entropy))?);
+    let shell = Shell::start(core, Arc::clone(&clock), Box::new(clock::entropy))?;
+    shell.meter().show(registry);
+    meter::show_readers(registry, vec![("all", Box::new(shell.readers()))]);
+    meter::show_folder(registry, folder);
+    let shell: Arc<dyn Store> = Arc::new(shell);
     Ok(Stores { doors: Arc::clone(&shell), engine: shell, inbox: None, clock })
 }
 
-fn shared(target: Target, roles: &Roles, keep: Option<Span>) -> Result<Stores, StoreError> {
+fn shared(
+    target: Target,
+    roles: &Roles,
+    keep: Option<Span>,
+    registry: &Registry,
+) -> Result<Stores, StoreError> {
     let options = postgres::Options { target, upkeep: roles.has(NodeRole::Scheduler), keep };
     let local = Arc::new(SteadyClock::new());
     let started = postgres::start(&options, local, Dice::seeded(clock::seed()), Box::new(clock::entropy))?;
+    started.store.meter().show(registry);
+    let pools: Vec<(_, meter::Ask)> =
+        vec![("doors", Box::new(started.store.readers())), ("engine", Box::new(started.engine.readers()))];
+    meter::show_readers(registry, pools);
+    meter::show_clock(registry, Arc::clone(&started.clock));
     Ok(Stores {
         doors: Arc::new(started.store),
         engine: Arc::new(started.engine),
@@ -219,6 +251,11 @@ fn shared(target: Target, roles: &Roles, keep: Option<Span>) -> Result<Stores, S
 }
 
 impl Opened {
+    /// Where whoever starts the node may show numbers of its own.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// Sees to it that somebody can administer this store, and gives back the key that it had to make; see
     /// [`ensure_admin`](pombo_web::keys::ensure_admin).
     pub async fn admin_key(&self, given: Option<&str>) -> Result<Option<String>, NodeError> {
@@ -247,6 +284,11 @@ impl Opened {
         let works = self.work(config, channels, &lanes);
         let entropy = Arc::new(clock::entropy);
         let door = Door::new(Arc::clone(&works.store), works.setup.subscribe(), works.clock.clone(), entropy);
+        if let Some(traces) = &works.traces {
+            door.keep_traces(traces.tracer());
+        }
+        door.measure_with(works.meter.clone());
+        door.watch_for(works.engine.iter().map(sign_of).collect());
         let router = match works.roles.has(NodeRole::Api) {
             true => pombo_web::router(door.clone()),
             false => pombo_web::probes(door.clone()),
@@ -264,7 +306,7 @@ impl Opened {
 
     /// Does what its roles ask for, and opens no door. Works the lanes that are named; all if none are.
     pub fn work(self, config: Config, channels: Channels, lanes: &[LaneName]) -> Works {
-        let Opened { store, engine_store, inbox, clock, place, roles } = self;
+        let Opened { store, engine_store, inbox, clock, place, roles, registry } = self;
         let setup = Arc::new(config.setup());
         let unready: Vec<&str> =
             setup.channels.values().filter(|it| it.unready.is_some()).map(|it| it.name.as_str()).collect();
@@ -293,14 +335,33 @@ impl Opened {
             let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
             Fanout::start(store, setups.subscribe(), clock, clock::seed())
         });
+        let lookout = roles.has(NodeRole::Scheduler).then(|| {
+            let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
+            Lookout::start(store, setups.subscribe(), clock, place.clone())
+        });
+        let courier = roles
+            .has(NodeRole::Scheduler)
+            .then(|| Courier::start(Arc::clone(&engine_store), setups.subscribe(), Arc::clone(&clock)));
         let suppressor = roles.has(NodeRole::Scheduler).then(|| {
             let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
             Suppressor::start(store, setups.subscribe(), clock, Arc::new(clock::entropy), clock::seed())
         });
+        let traces = Office::start(&config.traces, Arc::clone(&clock), clock::seed());
         let engine = roles.has(NodeRole::Worker).then(|| {
             let (setup, clock) = (Arc::clone(&setup), Arc::clone(&clock));
-            Arc::new(Engine::start(engine_store, setup, channels, clock, clock::seed(), lanes))
+            let instruments =
+                Instruments { tracer: traces.as_ref().map(Office::tracer), ..Instruments::default() };
+            instruments.meter.show(&registry);
+            Arc::new(Engine::start(engine_store, setup, channels, clock, clock::seed(), lanes, instruments))
         });
+        if let Some(engine) = &engine {
+            meter::show_engine(&registry, engine);
+        }
+        if let Some(traces) = &traces {
+            meter::show_traces(&registry, traces.lost());
+        }
+        let meter = pombo_web::Meter::new(registry);
+        meter.require_key(config.metrics.require_key);
         let mut works = Works {
             store,
             clock,
@@ -315,8 +376,14 @@ impl Opened {
             conductor,
             fanout,
             suppressor,
+            lookout,
+            courier,
+            anchorer: None,
             camunda: None,
+            traces,
+            meter,
         };
+        works.anchorer = works.anchorer();
         works.camunda = works.camunda();
         works
     }
@@ -333,11 +400,19 @@ impl Works {
         broken(&*self.store, self.engine.as_deref()).await
     }
 
+    /// Somebody who signs the audit chain as it is configured at present, where that is this node's to do.
+    fn anchorer(&self) -> Option<Anchorer> {
+        let scheduler = self.roles.has(NodeRole::Scheduler);
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+        scheduler.then(|| Anchorer::start(store, clock, &self.place, &self.config.audit)).flatten()
+    }
+
     /// Workers for the process engines that are configured at present, where this node works.
     fn camunda(&self) -> Option<Workers> {
         self.roles.has(NodeRole::Worker).then(|| {
             let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
-            let desk = Desk { store, setup: self.setup.subscribe(), clock };
+            let meter = self.meter.decisions().clone();
+            let desk = Desk { store, setup: self.setup.subscribe(), clock, meter };
             Workers::start(&self.config, &desk, clock::seed())
         })
     }
@@ -352,6 +427,8 @@ impl Works {
     async fn drain(&mut self, grace: Duration) -> Result<(), NodeError> {
         (self.watchmen, self.clerk, self.foreman) = (None, None, None);
         (self.conductor, self.fanout, self.suppressor) = (None, None, None);
+        (self.lookout, self.courier) = (None, None);
+        self.anchorer = None;
         let Some(engine) = &self.engine else { return Ok(()) };
         let camunda = self.camunda.take();
         let stopping = async {
@@ -371,6 +448,9 @@ impl Works {
     }
 
     async fn close(self) -> Result<(), NodeError> {
+        if let Some(traces) = self.traces {
+            traces.stop().await;
+        }
         self.store.close().await.map_err(|error| NodeError::Store { place: self.place, error })
     }
 }
@@ -403,8 +483,11 @@ impl Node {
         let works = &mut self.works;
         let config = works.config.reload(environment)?;
         let channels = config.channels()?;
-        if config.server != works.config.server {
+        if config.server.listen != works.config.server.listen {
             warn!(listen = %config.server.listen, "a new listening address takes effect with the next start");
+        }
+        if config.traces != works.config.traces {
+            warn!("what is new about traces takes effect with the next start");
         }
         if let Some(submission) = &self.submission {
             submission.reload(&works.config, &config)?;
@@ -425,9 +508,11 @@ impl Node {
             engine.reload(Arc::clone(&setup), channels);
         }
         works.setup.send_replace(setup);
+        works.meter.require_key(config.metrics.require_key);
         works.config = config;
         // Those that were there finish what is under way.
         works.camunda = works.camunda();
+        works.anchorer = works.anchorer();
         info!("the configuration was read again and is in effect");
         Ok(())
     }
@@ -451,6 +536,15 @@ impl Node {
         }
         self.works.close().await
     }
+}
+
+/// Whether an engine still shows signs of life, for whoever asks whether the node is ready.
+fn sign_of(engine: &Arc<Engine>) -> Sign {
+    let engine = Arc::clone(engine);
+    Box::new(move || match engine.is_silent() {
+        false => Check::well("engine", "it shows signs of life"),
+        true => Check::warning("engine", "no sign of life could be written lately, so nothing is sent"),
+    })
 }
 
 /// Why a store and an engine can no longer do their work; waits as long as they can.

@@ -92,9 +92,6 @@ impl Following for Work {
         for (wish, done) in wishes.iter().zip(self.put(&wishes).await?) {
             if let (Shelved::Done { .. }, Some(leaf)) = (done, &wish.leaf) {
                 info!(suppression_id = leaf.topic, "a recipient was suppressed");
-                if let Ok(entry) = serde_json::from_str(&leaf.body) {
-                    suppression::call_back(&*self.store, &wish.tenant, &entry).await?;
-                }
             }
         }
         self.follower.moved(last + 1, acted, now).await?;

@@ -12,8 +12,14 @@ use std::time::Duration;
 use pombo::client::{Client, Payload};
 use pombo::clock::SystemClock;
 use pombo_channels::sandbox::evolution::{EvolutionSandbox, Options, Visit};
+use pombo_kernel::dice::Dice;
 use pombo_kernel::lifecycle::MAX_CRASHES;
-use pombo_kernel::time::Span;
+use pombo_kernel::name::Tenant;
+use pombo_kernel::time::{Clock, Span};
+use pombo_store::core::{Core, Reading};
+use pombo_store::roster;
+use pombo_store::shelf::{Expect, Shelf, Shelve};
+use pombo_store::sqlite::Sqlite;
 use pombo_testbed::{Cluster, Database};
 use serde_json::{Value, json};
 
@@ -30,7 +36,11 @@ const TWICE_UNAVAILABLE: u32 = 503;
 const HANGS_UP_ONCE: u32 = 598;
 
 async fn evolution() -> EvolutionSandbox {
-    let options = Options { slow: SLOW, clock: Some(Arc::new(SystemClock::new())), ..Options::default() };
+    evolution_as_slow(SLOW).await
+}
+
+async fn evolution_as_slow(slow: Duration) -> EvolutionSandbox {
+    let options = Options { slow, clock: Some(Arc::new(SystemClock::new())), ..Options::default() };
     EvolutionSandbox::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), options).await.unwrap()
 }
 
@@ -55,6 +65,10 @@ fn number(nth: usize, end: u32) -> String {
 
 /// Starts a campaign to these numbers, whose messages say nothing but its name.
 async fn start(client: &Client, name: &str, numbers: &[String]) -> String {
+    start_with(client, name, numbers, json!({})).await
+}
+
+async fn start_with(client: &Client, name: &str, numbers: &[String], terms: Value) -> String {
     let post = async |path: &str, body: Value| client.post(path, Payload::json(&body)).await.unwrap();
     client.put("/v1/templates/name", Payload::json(&json!({"whatsapp": "{{ name }}"}))).await.unwrap();
     let campaign = json!({
@@ -65,8 +79,33 @@ async fn start(client: &Client, name: &str, numbers: &[String]) -> String {
     let list: Vec<Value> = numbers.iter().map(|to| json!({"to": to})).collect();
     let listed = post(&format!("/v1/campaigns/{id}/recipients"), json!(list)).await;
     assert_eq!(listed["added"], numbers.len());
-    post(&format!("/v1/campaigns/{id}/start"), json!({})).await;
+    post(&format!("/v1/campaigns/{id}/start"), terms).await;
     id
+}
+
+/// Waits until a campaign is as wanted; as it stands then.
+async fn until(client: &Client, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    for _ in 0..1_500 {
+        let campaign = client.get(&format!("/v1/campaigns/{id}")).await.unwrap();
+        if wanted(&campaign) {
+            return campaign;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it never came to that: {:?}", client.get(&format!("/v1/campaigns/{id}")).await);
+}
+
+/// Leaves a campaign a second of its time, while nobody has its store open.
+fn leave_a_second(place: &Place, id: &str) {
+    let mut store = Sqlite::open(&place.data(), Dice::seeded(1), &[7; 32]).unwrap();
+    let doc = store.reader().unwrap().doc(Shelf::Campaign, &Tenant::default(), id).unwrap().unwrap();
+    let mut campaign = roster::read(&doc).unwrap();
+    campaign.run.used = Span::from_millis(campaign.limits().hard.millis() - 1_000);
+    let (shelf, tenant, leaf) = (Shelf::Campaign, Tenant::default(), Some(roster::leaf(&campaign)));
+    let (id, expect) = (id.to_owned(), Expect::Version(doc.version));
+    let now = SystemClock::new().now();
+    store.shelve(&Shelve { shelf, tenant, id, expect, leaf, record: None }, now).unwrap();
+    store.commit(now, &[9; 32]).unwrap();
 }
 
 /// Waits until a campaign has written to everybody; as it stands then.
@@ -161,6 +200,64 @@ async fn a_campaign_keeps_its_pace_through_retries_a_kill_and_a_restart() {
     assert!(server.terminate().await.success());
     let trail = read_trail_in(&place.data());
     assert_eq!(trail.accepted, 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ BK-3, BK-7, BK-8
+async fn a_campaign_starts_at_its_time_is_cancelled_minds_the_list_to_the_last_and_is_cut_off() {
+    let evolution = evolution_as_slow(Duration::from_secs(4)).await;
+    let place = place(&evolution);
+    let server = place.start();
+    place.ready().await;
+    let client = &place.client();
+    let later = async {
+        let at = SystemClock::new().now() + Span::from_secs(2);
+        let id = start_with(client, "later", &[number(1, QUICK)], json!({"at": at})).await;
+        assert_eq!(client.get(&format!("/v1/campaigns/{id}")).await.unwrap()["state"], "scheduled");
+        until(client, &id, |it| it["state"] == "completed").await;
+        let visits = evolution.visits();
+        assert!(visits.iter().filter(|visit| visit.text == "later").all(|visit| visit.started >= at));
+    };
+    let cancelled = async {
+        let numbers = [number(11, SLOW_ANSWER), number(12, QUICK), number(13, QUICK)];
+        let id = start(client, "cancelled", &numbers).await;
+        under_way(&evolution, |visit| visit.text == "cancelled").await;
+        client.post(&format!("/v1/campaigns/{id}/cancel"), Payload::json(&json!({}))).await.unwrap();
+        let it = until(client, &id, |it| it["state"] == "cancelled").await;
+        let counts =
+            ["sent", "cancelled", "queued", "pending"].map(|name| it["counts"][name].as_u64().unwrap());
+        assert_eq!(counts, [1, 2, 0, 0], "what was on its way went to its end");
+        id
+    };
+    let unwanted = async {
+        let numbers = [number(21, SLOW_ANSWER), number(22, QUICK), number(23, QUICK)];
+        let id = start(client, "unwanted", &numbers).await;
+        under_way(&evolution, |visit| visit.text == "unwanted").await;
+        // All messages are made by now.
+        let line = json!({"kind": "whatsapp", "recipient": numbers[1], "reason": "opt_out"}).to_string();
+        let listed = client.post("/v1/suppressions/import", Payload::lines(line.into())).await.unwrap();
+        assert_eq!(listed["added"], 1, "{listed}");
+        let it = completed(client, &id).await;
+        assert_eq!((&it["counts"]["sent"], &it["counts"]["suppressed"]), (&json!(2), &json!(1)), "{it}");
+        let path = format!("/v1/campaigns/{id}/recipients?state=suppressed");
+        let left_out = &client.get(&path).await.unwrap()["items"][0];
+        assert_eq!((&left_out["to"], &left_out["reason"]), (&json!(numbers[1]), &json!("opt_out")));
+    };
+    let (_, cancelled, _) = tokio::join!(later, cancelled, unwanted);
+    assert_eq!(keeps_its_pace(&evolution, "cancelled"), 1);
+    assert_eq!(keeps_its_pace(&evolution, "unwanted"), 2, "nobody called for whoever was left out");
+
+    let id = start(client, "cut", &[number(31, QUICK), number(32, SLOW_ANSWER)]).await;
+    until(client, &id, |it| it["counts"]["sent"] == 1).await;
+    assert!(server.terminate().await.success());
+    leave_a_second(&place, &id);
+    let server = place.start();
+    place.ready().await;
+    let it = until(client, &id, |it| it["state"] == "paused").await;
+    assert_eq!(it["pause_reason"], "time_limit", "{it}");
+    assert!(it["pause_note"].as_str().unwrap().starts_with("one send did not end"), "{it}");
+    assert_eq!(evolution.visits().iter().filter(|visit| visit.text == "cut").count(), 2);
+    assert_eq!(client.get(&format!("/v1/campaigns/{cancelled}")).await.unwrap()["state"], "cancelled");
+    assert!(server.terminate().await.success());
 }
 
 /// Four campaigns at once, so that one of them is being sent most of the time, although each rests three seconds after

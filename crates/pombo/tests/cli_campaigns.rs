@@ -107,6 +107,14 @@ async fn a_campaign_goes_from_a_list_to_a_report() {
     let report = std::fs::read_to_string(report).unwrap();
     assert_eq!(report.lines().filter(|line| line.contains(",sent,")).count(), 3, "{report}");
     assert_eq!(done(&place, &["campaigns", "report", &id]).await, report);
+    let objects = json(&place, &["campaigns", "report", &id]).await;
+    let states: Vec<&str> = objects.iter().map(|it| it["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["sent", "sent", "invalid", "sent", "invalid"], "one object a line");
+    let file = place.folder.path().join("report.ndjson");
+    let told = json(&place, &["campaigns", "report", &id, file.to_str().unwrap()]).await.remove(0);
+    assert_eq!(told["lines"], 5);
+    let kept = std::fs::read_to_string(file).unwrap();
+    assert!(kept.lines().all(|line| line.starts_with('{')) && kept.lines().count() == 5, "{kept}");
     let invalid = json(&place, &["campaigns", "recipients", &id, "--state", "invalid"]).await;
     let lines: Vec<u64> = invalid.iter().map(|it| it["line"].as_u64().unwrap()).collect();
     assert_eq!(lines, [4, 7], "as an editor counts");
@@ -280,6 +288,76 @@ async fn a_draft_goes_with_its_list_only_if_it_was_made_for_it_and_the_list_itse
     }
 }
 
+#[tokio::test] // REQ ML-3
+async fn a_key_makes_one_campaign_of_one_list_and_a_repeat_finishes_it() {
+    let (place, _server) = ready().await;
+    let [one, other] = [("one.csv", "to,Nome\na,Ana\nb,Bia\n"), ("other.csv", "to,Nome\nc,Caio\n")]
+        .map(|(name, words)| file(&place, name, words));
+    let create = |list: &str, more: &[&str]| {
+        let own = [list, "--var", "loja=já", "--idempotency-key", "june"];
+        [&CREATE[..], &own, more].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let made = async |list: &str, more: &[&str]| {
+        let args = create(list, more);
+        pombo(&place, &args.iter().map(String::as_str).collect::<Vec<_>>()).await
+    };
+    let (said, noted, code) = made(&one, &[]).await;
+    assert_eq!(code, Some(0), "{noted}");
+    let id = said.split(':').next().unwrap().to_owned();
+    // As if the first had been cut off before the end of its list: whoever is missing is added, nobody twice.
+    let (said, noted, code) = made(&one, &[]).await;
+    assert_eq!((code, said.trim()), (Some(0), &*format!("{id}: 0 added, 2 there already, 0 invalid")));
+    assert!(noted.contains("was made before by this key"), "{noted}");
+    let (said, noted, code) = made(&other, &[]).await;
+    assert_eq!((said.as_str(), code), ("", Some(1)), "{noted}");
+    assert!(noted.contains("IDEMPOTENCY_CONFLICT") && noted.contains(&id), "{noted}");
+    assert!(noted.contains("nothing was changed") && noted.contains("campaigns add"), "{noted}");
+    let counted = json(&place, &["campaigns", "show", &id]).await.remove(0)["counts"]["recipients"].clone();
+    assert_eq!(counted, 2);
+    // A repeat of one that has begun says where it stands, and does nothing more.
+    let (_, noted, code) = made(&one, &["--start"]).await;
+    assert_eq!(code, Some(0), "{noted}");
+    let (said, noted, code) = made(&one, &["--start"]).await;
+    assert_eq!(code, Some(0), "{noted}");
+    assert!(said.starts_with(&format!("{id} is running")), "{said}");
+    assert!(noted.contains("campaigns watch") && !noted.contains("campaigns start"), "{noted}");
+}
+
+#[tokio::test] // REQ BK-4, BK-8
+async fn a_retry_that_nobody_is_left_for_says_why_and_is_not_offered() {
+    let campaign = r#"{"id": "cmp_1", "state": "completed", "operation_id": "opr_1", "counts": {"recipients": 3, "sent": 1, "failed": 2}}"#;
+    let done = r#"{"id": "opr_1", "state": "done", "done": 0, "skipped": 2}"#;
+    for (second, says, offered) in [
+        (
+            "\"opt_out\"",
+            "nobody got a new round of 2 who failed; 2 of them are on the suppression list",
+            false,
+        ),
+        ("null, \"last_error\": {\"category\": \"timeout\"}", "; 1 of them is on the suppression list", true),
+        // The list has not heard of it yet, and will.
+        ("null, \"last_error\": {\"category\": \"invalid_recipient\"}", "; 1 of them is on", false),
+    ] {
+        let people = format!(
+            r#"{{"items": [{{"number": 1, "suppressed": "invalid_recipient"}}, {{"number": 2, "suppressed": {second}}}]}}"#
+        );
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move {
+            for body in [campaign, done, &people, campaign, campaign, &people] {
+                answer(&listener, body).await;
+            }
+        });
+        let (said, noted, code) = run(&url, &["campaigns", "retry", "cmp_1", "--failed"], b"").await;
+        assert_eq!(code, Some(0), "{said}{noted}");
+        assert!(noted.contains(says), "{noted}");
+        let (_, noted, code) = run(&url, &["campaigns", "show", "cmp_1"], b"").await;
+        assert_eq!(code, Some(0), "{noted}");
+        assert!(noted.contains("why some failed"), "{noted}");
+        assert_eq!(noted.contains("retry cmp_1 --failed"), offered, "{noted}");
+        server.await.unwrap();
+    }
+}
+
 #[tokio::test] // REQ BK-4
 async fn a_retry_whose_operation_does_not_end_well_has_failed() {
     let halted = r#"{"id": "opr_1", "state": "halted", "done": 2, "reason": "it was enough"}"#;
@@ -328,4 +406,43 @@ async fn an_upload_that_breaks_off_says_how_it_is_repeated() {
     let asked = server.await.unwrap();
     assert_eq!(asked[2], "POST /v1/campaigns HTTP/1.1");
     assert_eq!(asked[3], "POST /v1/campaigns/cmp_1/recipients HTTP/1.1");
+}
+
+#[tokio::test] // REQ BK-6
+async fn hours_are_changed_in_part_and_what_a_campaign_waits_for_is_shown() {
+    let (place, _server) = ready().await;
+    let id = made(&place).await;
+    let set = async |more: &[&str]| {
+        let told = json(&place, &[&["campaigns", "set", &id], more].concat()).await.remove(0);
+        (told["created_at"].as_str().unwrap().to_owned(), told["window"].clone())
+    };
+    let (made_at, window) = set(&["--days", "mon,tue,wed,thu,fri,sat,sun", "--time-zone", "UTC"]).await;
+    assert_eq!(window["hours"], "00:00-24:00");
+    // Hours that are not now.
+    let hour: u32 = made_at[11..13].parse().unwrap();
+    let later = format!("{:02}:00-{0:02}:30", (hour + 3) % 24);
+    assert_eq!(set(&["--window", &later]).await.1["time_zone"], "UTC", "the rest stays");
+    let preview = done(&place, &["campaigns", "preview", &id]).await;
+    let waits = format!("sending hours {later} UTC; opens ");
+    assert!(preview.contains(&waits), "{preview}");
+    let started = done(&place, &["campaigns", "start", &id]).await;
+    assert!(started.contains(&format!("; waits: {waits}")), "{started}");
+    let shown = done(&place, &["campaigns", "show", &id]).await;
+    assert!(shown.contains(&waits), "{shown}");
+    done(&place, &["campaigns", "pause", &id]).await;
+    let shown = done(&place, &["campaigns", "show", &id]).await;
+    assert!(shown.contains("not while it is paused") && !shown.contains(&waits), "{shown}");
+    let (_, noted, code) = pombo(&place, &["campaigns", "set", &id, "--no-window", "--days", "mon"]).await;
+    assert_eq!(code, Some(2), "{noted}");
+}
+
+#[tokio::test] // REQ BK-4
+async fn a_campaign_for_a_time_that_is_over_is_not_created() {
+    let (place, _server) = ready().await;
+    let list = file(&place, "people.csv", "to,nome\na,Ana\n");
+    let past = ["--csv", &list, "--var", "loja=já", "--schedule", "2020-01-01 09:00"];
+    let (said, noted, code) = pombo(&place, &[&CREATE[..], &past].concat()).await;
+    assert_eq!((said.as_str(), code), ("", Some(2)), "{noted}");
+    assert!(noted.contains("in the past") && noted.contains("nothing was created"), "{noted}");
+    assert_eq!(json(&place, &["campaigns", "list"]).await, Vec::<Value>::new());
 }

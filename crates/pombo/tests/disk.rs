@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use http::Method;
 use pombo::client::{Client, ClientError, Payload, Refusal};
 use serde_json::json;
 
@@ -75,6 +76,13 @@ async fn a_full_disk_refuses_producers_and_pauses_sending_until_there_is_room() 
     let unready = refusal(client.get("/readyz").await);
     assert_eq!(unready.status, 503);
     assert!(unready.detail.as_deref().is_some_and(|detail| detail.contains("full")), "{unready:?}");
+    let check = unready.rest["checks"].as_array().unwrap().iter().find(|check| check["name"] == "store");
+    assert_eq!(check.unwrap()["ok"], false, "{unready:?}");
+    let metrics = client.call(Method::GET, "/metrics", Payload::default()).await.unwrap();
+    assert!(
+        String::from_utf8_lossy(&metrics).contains("\npombo_store_writable 0\n"),
+        "it can still be watched"
+    );
 
     // What was under way ends; then nothing goes out.
     tokio::time::sleep(Duration::from_millis(500)).await;

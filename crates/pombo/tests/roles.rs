@@ -6,6 +6,7 @@ mod place;
 
 use std::time::Duration;
 
+use http::Method;
 use pombo::client::{Client, Payload};
 use pombo_testbed::{Cluster, Database};
 use serde_json::json;
@@ -58,6 +59,7 @@ async fn one_node_takes_in_another_looks_after_the_database_and_a_third_sends() 
     assert_eq!(sink.count(&id).accepted, 1);
     for place in [&scheduler, &worker] {
         assert!(place.client().get("/healthz").await.is_ok());
+        assert!(place.client().call(Method::GET, "/metrics", Payload::default()).await.is_ok());
         let refused = place.client().get("/v1/messages").await.unwrap_err();
         assert!(format!("{refused:?}").contains("this node has no API"), "{refused:?}");
     }

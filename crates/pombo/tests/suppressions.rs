@@ -69,6 +69,30 @@ async fn put_found_and_taken_off(place: &Place) {
     assert!(said.contains("NOT_FOUND"), "{said}");
     assert_eq!(code, Some(1));
     assert!(json(place, &["suppressions", "list"]).await.is_empty());
+    for to in ["11 98765-4321", "ana@clinica.example"] {
+        json(place, &["suppressions", "add", to]).await;
+    }
+    let written = ["suppressions", "remove", "--to", "+55 (11) 98765-4321"];
+    let (_, said, code) = pombo(place, &[&written[..], &["--kind", "email"]].concat()).await;
+    assert!(said.contains("not on the list") && code == Some(1), "{said}");
+    assert_eq!(json(place, &written).await[0]["removed"], true);
+    let left = json(place, &["suppressions", "list"]).await;
+    assert_eq!((left.len(), left[0]["kind"].as_str()), (1, Some("email")));
+}
+
+#[tokio::test] // REQ BK-8
+async fn a_file_of_customers_is_imported_as_a_spreadsheet_writes_it() {
+    let place = Place::new();
+    let _server = place.start();
+    place.ready().await;
+    let file = place.folder.path().join("clientes.csv");
+    std::fs::write(&file, b"sep=;\r\nNome;Celular\r\nJo\xe3o;(11) 98765-4321\r\nEva;\r\n").unwrap();
+    let (said, noted, code) = pombo(&place, &["suppressions", "import", file.to_str().unwrap()]).await;
+    assert_eq!((said.trim(), code), ("1 added, 0 known before, 1 refused", Some(1)), "{noted}");
+    assert!(noted.contains("line 4: there is no address: `Celular` is empty"), "{noted}");
+    assert!(noted.contains("columns that say nothing here: Nome"), "{noted}");
+    let (_, _, code) = pombo(&place, &["suppressions", "check", "+5511987654321"]).await;
+    assert_eq!(code, Some(0));
 }
 
 #[tokio::test] // REQ BK-8

@@ -8,6 +8,7 @@ use pombo_kernel::block::Block;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
 use pombo_kernel::name::{CampaignName, Tenant};
+use pombo_kernel::suppression::Reason;
 use pombo_kernel::time::Time;
 use pombo_store::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
 use pombo_store::roster::{Enlist, Feed};
@@ -35,6 +36,7 @@ pub(crate) enum Call {
     StopClaims(NodeId),
     Settle { settlements: Vec<Settlement>, tries: u32 },
     Release { keys: Vec<ClaimKey>, tries: u32 },
+    LeaveOut { key: ClaimKey, reason: Reason, tries: u32 },
     Accept { drafts: Vec<Draft>, tries: u32 },
     Cancel(MessageId),
     Rule(Ruling),
@@ -82,6 +84,10 @@ impl Pending {
                 Call::StopClaims(node) => Answered::Nothing(store.stop_claims(node).await),
                 Call::Settle { settlements, .. } => Answered::Settled(store.settle(settlements).await),
                 Call::Release { keys, .. } => Answered::Settled(store.release(keys).await),
+                Call::LeaveOut { key, reason, .. } => {
+                    let left_out = store.leave_out(key, reason.to_string()).await;
+                    Answered::Settled(left_out.map(|settled| vec![settled]))
+                }
                 Call::Accept { drafts, .. } => Answered::Accepted(store.accept(drafts).await),
                 Call::Cancel(id) => Answered::Cancelled(store.cancel(Tenant::default(), id, ana()).await),
                 Call::Rule(ruling) => Answered::Ruled(store.rule(ruling).await),
@@ -130,6 +136,7 @@ impl Call {
             Call::StopClaims(_) => "stop claims",
             Call::Settle { .. } => "settle",
             Call::Release { .. } => "release",
+            Call::LeaveOut { .. } => "leave out",
             Call::Accept { .. } => "accept",
             Call::Cancel(_) => "cancel",
             Call::Rule(_) => "rule",

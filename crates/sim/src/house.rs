@@ -232,6 +232,10 @@ impl<C: Core> Core for Fallible<C> {
         self.core.report(channel, report, now)
     }
 
+    fn leave_out(&mut self, key: ClaimKey, reason: &str, now: Time) -> Result<Settled, StoreError> {
+        self.core.leave_out(key, reason, now)
+    }
+
     fn cancel(
         &mut self,
         tenant: &Tenant,

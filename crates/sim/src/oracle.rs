@@ -318,7 +318,8 @@ impl Oracle {
             Event::Cancelled => {
                 tale.progress.steps += 1;
                 let by = Actor(record.actor.clone());
-                tale.deeds.push(Deed { at: record.at, what: What::Cancelled, by, note: None });
+                let note = field(&record.detail, "reason").map(Into::into);
+                tale.deeds.push(Deed { at: record.at, what: What::Cancelled, by, note });
             }
             Event::Reprocessed | Event::Discarded | Event::Edited => {
                 tale.check_deed(&mut self.desk, position, record)?;
@@ -523,6 +524,9 @@ impl Oracle {
             let told = counted.get(&what).copied().unwrap_or_default();
             hold!(1, told == count, "{} are {}, and {told} were counted", count, what.as_str());
         }
+        let waiting: u64 = reader.backlog(Time::MAX)?.iter().map(|lane| lane.waiting).sum();
+        let alive = in_state(StateName::Pending) + in_state(StateName::Sending);
+        hold!(1, waiting == alive, "{alive} wait or are being sent, and {waiting} were counted");
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! Each kind of fault is in about half of the plans, so that every combination comes up, and so that promises which
 //! hold only without a certain fault can be checked where it is absent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pombo_kernel::breaker;
@@ -21,6 +21,7 @@ use pombo_kernel::name::{CampaignName, ChannelName, LaneName, Tenant};
 use pombo_kernel::policy::{Delays, Overrides, Policy};
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
 use pombo_kernel::time::{Span, Time};
+use pombo_kernel::window::{Day, Window};
 use pombo_store::roster;
 use pombo_store::shelf::{Doc, Leaf};
 
@@ -76,6 +77,8 @@ pub(crate) struct Drive {
     pub(crate) people: u64,
     /// Operators pause it now and then, or call it off.
     pub(crate) pauses: bool,
+    /// Its hours, or its line's, begin then.
+    pub(crate) opens_at: Option<Time>,
     pub(crate) draft: Campaign,
 }
 
@@ -125,13 +128,42 @@ impl Plan {
         let count = dice.between(1, 2);
         let drives = (0..count).filter_map(|n| drive(n, channel, &self.lanes, self.calm_at, dice));
         self.drives = drives.collect();
+        let mut rules = LineRules::default();
         if dice.one_in(2) {
+            rules.gap = Some(Span::from_millis(dice.between(1_000, 12_000)));
+        }
+        if dice.one_in(3) {
+            self.add_hours(&mut rules, dice);
+        }
+        // Days are long, so few runs have several, and not many.
+        if dice.one_in(64) {
+            let people: u64 = self.drives.iter().map(|drive| drive.people).sum();
+            rules.daily_cap = u32::try_from(dice.between(people / 2 + 1, people + 1)).ok();
+        }
+        if !rules.is_free() {
             let mut setup = Setup::clone(&self.setup);
             if let Some(channel) = setup.channels.get_mut(channel) {
-                let gap = Some(Span::from_millis(dice.between(1_000, 12_000)));
-                Arc::make_mut(channel).line = LineRules { gap, ..LineRules::default() };
+                Arc::make_mut(channel).line = rules;
             }
             self.setup = Arc::new(setup);
+        }
+    }
+
+    /// Hours that begin while the run goes on: those of the line, or of one campaign.
+    fn add_hours(&mut self, rules: &mut LineRules, dice: &mut Dice) {
+        let minutes = dice.between(1, 4);
+        let opens_at = Some(START + Span::from_mins(minutes));
+        // A run starts at eight.
+        let (Ok(hours), Ok(time_zone)) = (format!("08:0{minutes}-24:00").parse(), "UTC".parse()) else {
+            return;
+        };
+        let days = Day::ALL.into_iter().collect();
+        let window = Some(Window { hours, days, time_zone, holidays: BTreeSet::new() });
+        if dice.one_in(2) {
+            rules.window = window;
+            self.drives.iter_mut().for_each(|drive| drive.opens_at = opens_at);
+        } else if let Some(drive) = self.drives.first_mut() {
+            (drive.draft.window, drive.opens_at) = (window, opens_at);
         }
     }
 
@@ -206,6 +238,7 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
         limits: Limits::default(),
         subscribers: Guard::default(),
         claims: Policy::claims(),
+        alerts: Arc::default(),
     }
 }
 
@@ -229,6 +262,7 @@ fn drive(n: u64, channel: &str, lanes: &[LaneName], calm_at: u64, dice: &mut Dic
         at: dice.below(calm_at / 2),
         people: if dice.one_in(4) { dice.between(17, 22) } else { dice.between(1, 9) },
         pauses: dice.one_in(2),
+        opens_at: None,
         draft,
     })
 }

@@ -71,7 +71,7 @@ const COMPARE_EVERY: u64 = 24;
 /// Turns without anything new after which a store that wants another at once is said to spin.
 const MOST_IDLE_TURNS: u64 = 500;
 /// Things that happen in one run, at most; far more than any run needs.
-const MOST_STEPS: u64 = 200_000;
+const MOST_STEPS: u64 = 2_000_000;
 /// A destination that only fails now and then is hardly taken to be down more often, and probes hardly fail more often.
 const MOST_OPENINGS: u64 = 20;
 /// The slowest probe of a hold.
@@ -239,7 +239,13 @@ impl<C: Lasting> World<C> {
         let bulk = drives.map(|drive| {
             let line = self.plan.channel(&drive.draft.channel).and_then(|channel| channel.line.gap);
             let gap = drive.draft.throttle.max() + line.unwrap_or_default();
-            drive.people * attempts * 3 * (gap.millis() + 2_000) + conductor::SLOWEST * 20
+            let sends = drive.people * attempts * 3;
+            // A clock that was set forward may have passed the end of the hours.
+            let closed = u64::from(drive.opens_at.is_some());
+            let cap = self.plan.channel(&drive.draft.channel).and_then(|channel| channel.line.daily_cap);
+            let days = closed + cap.map_or(0, |cap| sends.div_ceil(u64::from(cap)));
+            let days = Span::from_hours(24 * days).millis();
+            sends * (gap.millis() + 2_000) + conductor::SLOWEST * 20 + days
         });
         let bulk = bulk.sum::<u64>();
         let rest = messages * 1_000 + paced + bulk;

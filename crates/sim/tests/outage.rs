@@ -156,6 +156,7 @@ fn setup(workers: u16) -> Arc<Setup> {
         limits: Limits::default(),
         subscribers: Guard::default(),
         claims: Policy::claims(),
+        alerts: Arc::default(),
     })
 }
 
@@ -344,8 +345,9 @@ impl Line {
                     Answered::Event(Some(Event::Claimed { lane, asked, claimed }))
                 })
             }),
-            Effect::Settle(settlements) => self.ask(move |store| {
+            Effect::Settle(ended) => self.ask(move |store| {
                 Box::pin(async move {
+                    let settlements: Vec<_> = ended.into_iter().map(|ended| ended.settlement).collect();
                     let keys = settlements.iter().map(|settlement| settlement.key).collect();
                     store.settle(settlements).await.unwrap();
                     Answered::Event(Some(Event::Settled(keys)))
@@ -355,6 +357,12 @@ impl Line {
                 Box::pin(async move {
                     store.release(keys.clone()).await.unwrap();
                     Answered::Event(Some(Event::Released(keys)))
+                })
+            }),
+            Effect::LeaveOut { key, reason } => self.ask(move |store| {
+                Box::pin(async move {
+                    store.leave_out(key, reason.to_string()).await.unwrap();
+                    Answered::Event(Some(Event::Released(vec![key])))
                 })
             }),
             Effect::Send { claimed, .. } => {

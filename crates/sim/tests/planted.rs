@@ -130,3 +130,18 @@ fn a_second_message_for_one_recipient_is_caught() {
 fn a_campaign_that_goes_on_though_it_is_paused_is_caught() {
     check(Bug::CampaignPauseIgnored, &[8]);
 }
+
+#[test]
+fn a_line_that_does_not_wait_after_a_send_is_caught() {
+    check(Bug::LineGapIgnored, &[9]);
+}
+
+#[test]
+fn a_campaign_that_goes_on_outside_its_hours_is_caught() {
+    check(Bug::WindowIgnored, &[9]);
+}
+
+#[test]
+fn a_line_that_takes_more_than_its_day_allows_is_caught() {
+    check(Bug::CapIgnored, &[9]);
+}

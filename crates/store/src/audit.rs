@@ -69,10 +69,21 @@ pub enum Event {
     CampaignCancelled = 77,
     CampaignRemoved = 78,
     RecipientsListed = 79,
+    /// Something is wrong.
+    AlertFired = 80,
+    /// It is no longer.
+    AlertResolved = 81,
+    AlertAcknowledged = 82,
+    AlertSilenced = 83,
+    AlertUnsilenced = 84,
+    /// Somebody took a copy of many records.
+    Exported = 87,
+    /// The end of the chain was signed.
+    Anchored = 89,
 }
 
 impl Event {
-    pub const ALL: [Event; 42] = [
+    pub const ALL: [Event; 49] = [
         Event::Accepted,
         Event::Claimed,
         Event::Sent,
@@ -115,6 +126,13 @@ impl Event {
         Event::CampaignCancelled,
         Event::CampaignRemoved,
         Event::RecipientsListed,
+        Event::AlertFired,
+        Event::AlertResolved,
+        Event::AlertAcknowledged,
+        Event::AlertSilenced,
+        Event::AlertUnsilenced,
+        Event::Exported,
+        Event::Anchored,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -161,6 +179,13 @@ impl Event {
             Event::CampaignCancelled => "campaign_cancelled",
             Event::CampaignRemoved => "campaign_removed",
             Event::RecipientsListed => "recipients_listed",
+            Event::AlertFired => "alert_fired",
+            Event::AlertResolved => "alert_resolved",
+            Event::AlertAcknowledged => "alert_acknowledged",
+            Event::AlertSilenced => "alert_silenced",
+            Event::AlertUnsilenced => "alert_unsilenced",
+            Event::Exported => "exported",
+            Event::Anchored => "anchored",
         }
     }
 }
@@ -309,6 +334,41 @@ impl Tip {
             position: self.position + u64::from(block.count),
             hash: block.hash,
         })
+    }
+}
+
+/// How many bytes of entries are read at once, so that a long chain takes no more memory than a short one. A block that
+/// is larger is read alone.
+pub(crate) const PIECE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Blocks that are read at once.
+pub(crate) const PIECE_BLOCKS: usize = 2_048;
+
+/// A check of a chain from its start, piece by piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Walk {
+    /// How far the chain holds.
+    pub tip: Tip,
+    pub broken: Option<Break>,
+}
+
+impl Walk {
+    /// Goes on by these blocks, which begin where it stands; false if there is nowhere to go from here.
+    pub fn on(&mut self, blocks: &[Block]) -> bool {
+        for block in blocks {
+            match self.tip.follow(block) {
+                Ok(next) => self.tip = next,
+                Err(broken) => {
+                    self.broken = Some(broken);
+                    return false;
+                }
+            }
+        }
+        !blocks.is_empty()
+    }
+
+    pub fn verified(&self) -> Verified {
+        Verified { blocks: self.tip.sequence, records: self.tip.position, broken: self.broken }
     }
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct Held {
     pub(crate) due: Time,
     pub(crate) message: Arc<Message>,
     pub(crate) progress: Progress,
+    /// When the last that happened to it had ended, if there was anything.
+    pub(crate) after: Option<Time>,
     /// The holds that it probes.
     pub(crate) probes: Vec<Place>,
 }
@@ -81,6 +83,8 @@ pub(crate) struct Queue {
     /// The lane's turn in which it last took something.
     served: u64,
     seat: Seat,
+    /// It is among those that its campaign and its line concern.
+    listed: bool,
 }
 
 impl Queue {
@@ -125,9 +129,10 @@ pub(crate) struct Board {
     /// Campaigns by their documents; nothing where that cannot be read, and then nothing goes.
     courses: HashMap<(Tenant, CampaignName), Option<Campaign>>,
     lines: HashMap<ChannelName, Line>,
-    /// The queues of each campaign, and of all campaigns of each channel.
-    by_course: HashMap<(Tenant, CampaignName), Vec<QueueId>>,
-    by_line: HashMap<ChannelName, Vec<QueueId>>,
+    /// The queues of each campaign in which something waits, and those of all campaigns of each channel. A campaign by
+    /// mail has as many queues as there are domains, and of most of them everything was sent long ago.
+    by_course: HashMap<(Tenant, CampaignName), BTreeSet<QueueId>>,
+    by_line: HashMap<ChannelName, BTreeSet<QueueId>>,
     /// Holds through which a probe is on its way.
     probing: HashSet<Place>,
     /// Queues with messages of the group that is being written.
@@ -173,10 +178,6 @@ impl Board {
         for place in places(&name) {
             self.by_place.entry(place).or_default().push(id);
         }
-        if let Some(campaign) = &name.campaign {
-            self.by_course.entry((name.tenant.clone(), campaign.clone())).or_default().push(id);
-            self.by_line.entry(name.channel.clone()).or_default().push(id);
-        }
         let queue = Queue {
             name: name.clone(),
             weight,
@@ -189,6 +190,7 @@ impl Board {
             pass: Pass::default(),
             served: 0,
             seat: Seat::Idle,
+            listed: false,
         };
         self.queues.insert(id, queue);
         name
@@ -299,6 +301,10 @@ impl Board {
         let earliest = [queue.stored, queue.fresh_due, queue.retry].into_iter().flatten().min();
         let earliest = earliest.map(|earliest| earliest.max(queue.others_until));
         let front = earliest.map(|earliest| (earliest, self.front(&queue.name, now)));
+        if queue.name.campaign.is_some() && queue.listed != earliest.is_some() {
+            self.list(id, earliest.is_some());
+        }
+        let queue = &self.queues[&id];
         let lane = self.lanes.entry(queue.name.lane.clone()).or_default();
         let queue = self.queues.get_mut(&id).expect("queues are never removed");
         let seat = match front {
@@ -321,6 +327,22 @@ impl Board {
             Seat::Waiting(time) => drop(lane.waiting.insert((time, id))),
         }
         queue.seat = seat;
+    }
+
+    /// Something waits in a campaign's queue, or nothing any more.
+    fn list(&mut self, id: QueueId, waits: bool) {
+        let queue = self.queues.get_mut(&id).expect("queues are never removed");
+        queue.listed = waits;
+        let QueueName { tenant, channel, campaign, .. } = &*queue.name;
+        let Some(campaign) = campaign else { return };
+        let of_course = self.by_course.entry((tenant.clone(), campaign.clone())).or_default();
+        for listed in [of_course, self.by_line.entry(channel.clone()).or_default()] {
+            if waits {
+                listed.insert(id)
+            } else {
+                listed.remove(&id)
+            };
+        }
     }
 
     /// What stands in front of the queue at `now`: the strictest of its channel's block, its destination's, its campaign
@@ -567,4 +589,42 @@ impl Board {
 pub(crate) enum Alone {
     Yes,
     No,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_millis(1_800_000_000_000);
+
+    fn queue_of(campaign: Option<&str>, destination: &str) -> QueueName {
+        QueueName {
+            tenant: Tenant::default(),
+            lane: LaneName::default(),
+            channel: "mail".parse().unwrap(),
+            destination: destination.into(),
+            campaign: campaign.map(|name| name.parse().unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_campaign_and_its_line_concern_only_the_queues_in_which_something_waits() {
+        let mut board = Board::default();
+        for (id, campaign) in [(1, Some("cmp_a")), (2, Some("cmp_a")), (3, Some("cmp_b")), (4, None)] {
+            board.add(id, queue_of(campaign, &format!("{id}.example")), 1);
+        }
+        let concerned = |board: &Board| -> [Vec<QueueId>; 3] {
+            let of = |name: &str| board.by_course.get(&(Tenant::default(), name.parse().unwrap())).cloned();
+            let line = board.by_line.get("mail").cloned().unwrap_or_default();
+            [of("cmp_a").unwrap_or_default(), of("cmp_b").unwrap_or_default(), line].map(Vec::from_iter)
+        };
+        assert_eq!(concerned(&board), [const { Vec::<QueueId>::new() }; 3]);
+        [2, 3, 4].into_iter().for_each(|id| board.note_row(id, 4, NOW, NOW));
+        assert_eq!(concerned(&board), [vec![2], vec![3], vec![2, 3]]);
+        // A gate that shuts does not hide it.
+        board.set_course(&Tenant::default(), &"cmp_a".parse().unwrap(), None, NOW);
+        assert_eq!(board.next_due(&LaneName::default(), NOW), Some(NOW), "the others go");
+        board.replace_rows(&[(3, 4, NOW)], NOW);
+        assert_eq!(concerned(&board), [vec![], vec![3], vec![3]]);
+    }
 }

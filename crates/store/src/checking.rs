@@ -1,6 +1,6 @@
 //! What a look over a whole store finds: whether what it holds can be true.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pombo_kernel::campaign::Campaign;
 use pombo_kernel::id::MessageId;
@@ -48,7 +48,14 @@ pub(crate) trait Evidence {
     fn held(&mut self) -> Result<BTreeSet<i64>, StoreError>;
     fn id_of(&mut self, key: i64) -> Result<Option<MessageId>, StoreError>;
     fn lists(&mut self) -> Result<Vec<List>, StoreError>;
+    /// How many more messages wait, in queues and orders, than were counted, where there are any of either.
+    fn waiting(&mut self) -> Result<Vec<(Place, i64)>, StoreError>;
+    /// Where each of these messages belongs.
+    fn places(&mut self, keys: &BTreeSet<i64>) -> Result<Vec<Place>, StoreError>;
 }
+
+/// Tenant, lane and channel.
+pub(crate) type Place = (String, String, String);
 
 /// A campaign and its recipients.
 pub(crate) struct List {
@@ -105,7 +112,35 @@ pub(crate) fn judge(store: &mut dyn Evidence) -> Result<Vec<Fault>, StoreError> 
         faults.push(Fault { what, hint: RESTORE });
     }
     judge_campaigns(&store.lists()?, &held, &mut faults);
+    judge_depths(store, &held, &mut faults)?;
     Ok(faults)
+}
+
+/// Holds what was counted as waiting against what waits or is being sent.
+fn judge_depths(
+    store: &mut dyn Evidence,
+    held: &BTreeSet<i64>,
+    faults: &mut Vec<Fault>,
+) -> Result<(), StoreError> {
+    let mut beyond: BTreeMap<Place, i64> = store.waiting()?.into_iter().collect();
+    for place in store.places(held)? {
+        *beyond.entry(place).or_default() += 1;
+    }
+    let wrong = beyond.iter().filter(|(_, beyond)| **beyond != 0);
+    let wrong: Vec<String> =
+        wrong.map(|((tenant, lane, channel), _)| format!("{tenant}/{lane}/{channel}")).collect();
+    if !wrong.is_empty() {
+        let what = "lanes and channels that do not have as many messages waiting as were counted";
+        faults.push(named(what, &wrong));
+    }
+    Ok(())
+}
+
+/// A fault, with some examples of where.
+fn named<T: AsRef<str>>(what: &str, all: &[T]) -> Fault {
+    let more = if all.len() > EXAMPLES { ", …" } else { "" };
+    let examples: Vec<&str> = all.iter().take(EXAMPLES).map(AsRef::as_ref).collect();
+    Fault { what: format!("{what}: {} ({}{more})", all.len(), examples.join(", ")), hint: RESTORE }
 }
 
 /// Holds campaigns against their recipients and against what is being sent.
@@ -140,10 +175,7 @@ fn judge_campaigns(lists: &[List], held: &BTreeSet<i64>, faults: &mut Vec<Fault>
         (stuck, "wait for the end of a message that is not being sent"),
     ];
     for (ids, what) in found.into_iter().filter(|(ids, _)| !ids.is_empty()) {
-        let more = if ids.len() > EXAMPLES { ", …" } else { "" };
-        let examples = ids[..ids.len().min(EXAMPLES)].join(", ");
-        let what = format!("campaigns that {what}: {} ({examples}{more})", ids.len());
-        faults.push(Fault { what, hint: RESTORE });
+        faults.push(named(&format!("campaigns that {what}"), &ids));
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Head {
     pub(crate) due: Time,
     pub(crate) message: Arc<Message>,
     pub(crate) progress: Progress,
+    /// When the last that happened to it had ended, if there was anything.
+    pub(crate) after: Option<Time>,
 }
 
 /// Whether a rank's messages were tried before, and if so, whether the destination's budget covers them.
@@ -142,6 +144,7 @@ pub(crate) trait Claiming: Courses {
                     due: head.due,
                     message: head.message,
                     progress: head.progress,
+                    after: head.after,
                     probes: places,
                 };
                 taken.push((held, probes));
@@ -161,7 +164,7 @@ pub(crate) trait Claiming: Courses {
         let due = |first: Option<Time>| first.is_some_and(|first| first <= now);
         if !due(queue.stored) && !due(queue.retry) {
             let fresh = self.board().take_fresh(id, want, now).into_iter();
-            let head = |(due, message)| Head { due, message, progress: Progress::default() };
+            let head = |(due, message)| Head { due, message, progress: Progress::default(), after: None };
             return Ok(fresh.map(head).collect());
         }
         self.store_fresh_of(id, now)?;
@@ -221,6 +224,7 @@ pub(crate) fn told(held: &Held, probe: Option<Probe>) -> Claimed {
         key: ClaimKey { message: held.message.id, claim: held.claim },
         message: held.message.clone(),
         progress: held.progress,
+        due: held.due,
         claimed_at: held.at,
         probe,
     }

@@ -29,17 +29,19 @@ use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::message::{Actor, ClaimKey, Draft};
+use pombo_kernel::message::{Actor, ClaimKey, Draft, Idempotency};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 
 use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
+use crate::meter::Counts;
 use crate::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use crate::{
-    Accepted, Ask, Cancelled, Claimed, Conflict, Filter, Finding, Line, NodeId, Page, Pause, Place, Put,
-    Reported, Settled, Settlement, StoreError, Story, Tally, TemplateVersion, audit,
+    Accepted, Ask, Backlog, Cancelled, Claimed, Conflict, Filter, Finding, Line, Measured, NodeId, Page,
+    Pause, Place, Put, Reported, Settled, Settlement, StatsWanted, StoreError, Story, Tally, TemplateVersion,
+    audit,
 };
 
 /// One writer's verbs. Nothing is durable, and nothing may be told to anybody, before `commit`.
@@ -71,6 +73,8 @@ pub trait Core: Send + 'static {
     fn release_all(&mut self, keys: &[ClaimKey], now: Time) -> Result<Vec<Settled>, StoreError> {
         keys.iter().map(|key| self.release(*key, now)).collect()
     }
+    /// Ends a claimed message that was not sent: its recipient is on the suppression list, for that reason.
+    fn leave_out(&mut self, key: ClaimKey, reason: &str, now: Time) -> Result<Settled, StoreError>;
     fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError>;
     fn report_all(
         &mut self,
@@ -125,6 +129,9 @@ pub trait Core: Send + 'static {
     /// record. `entropy` salts the block.
     fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError>;
 
+    /// Tells, once, what the last commit added to the counters. One that nobody watches has nothing to tell.
+    fn tell(&mut self, _counts: &Counts) {}
+
     /// Others may have written something that this core should know. One that is alone has nothing to learn.
     fn nudge(&mut self) {}
 
@@ -154,6 +161,8 @@ pub trait Reading: Send + 'static {
     -> Result<Page, StoreError>;
     /// Those of the messages that there are, whoever's, in the order of the ids.
     fn lines(&mut self, ids: &[MessageId]) -> Result<Vec<Line>, StoreError>;
+    /// See [`Store::first`](crate::Store::first).
+    fn first(&mut self, tenant: &Tenant, given: &Idempotency) -> Result<Option<MessageId>, StoreError>;
     /// See [`Store::underway`](crate::Store::underway).
     fn underway(
         &mut self,
@@ -168,8 +177,17 @@ pub trait Reading: Send + 'static {
     fn docs(&mut self, wanted: &Wanted) -> Result<Vec<Doc>, StoreError>;
     fn recipients(&mut self, roster: &Roster) -> Result<Vec<Recipient>, StoreError>;
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError>;
+    fn stats(&mut self, wanted: &StatsWanted) -> Result<Vec<Measured>, StoreError>;
+    fn backlog(&mut self, now: Time) -> Result<Vec<Backlog>, StoreError>;
     fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, audit::Record)>, StoreError>;
-    fn verify(&mut self) -> Result<audit::Verified, StoreError>;
+    /// See [`Store::chain`](crate::Store::chain).
+    fn chain(&mut self, from: u64, max: usize) -> Result<Vec<audit::Block>, StoreError>;
+    /// Checks the whole audit chain, piece by piece: in short reads, since it only grows at its end.
+    fn verify(&mut self) -> Result<audit::Verified, StoreError> {
+        let mut walk = audit::Walk::default();
+        while walk.on(&self.chain(walk.tip.sequence, usize::MAX)?) {}
+        Ok(walk.verified())
+    }
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError>;
     fn paused(&mut self) -> Result<Option<Pause>, StoreError>;
     fn template(

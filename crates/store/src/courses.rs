@@ -37,7 +37,7 @@ pub(crate) trait Courses: Walls + Core {
     /// Writes a document in the stead of whatever is there.
     fn put_doc(&mut self, shelf: Shelf, doc: &Doc) -> Result<(), StoreError>;
 
-    /// Adds lines to a list from that number on; what each became. Those that repeat somebody take no number.
+    /// Adds lines to a list from that number on; what each became. Those that repeat others take no number.
     fn insert_recipients(
         &mut self,
         tenant: &Tenant,
@@ -69,8 +69,13 @@ pub(crate) trait Courses: Walls + Core {
         placed: &[Placed],
     ) -> Result<(), StoreError>;
 
-    /// Notes where the recipient stands whose message this is.
-    fn mark_recipient(&mut self, message: &Message, standing: Standing) -> Result<(), StoreError>;
+    /// Notes where the recipient stands whose message this is, and why, where the message does not say.
+    fn mark_recipient(
+        &mut self,
+        message: &Message,
+        standing: Standing,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError>;
 
     /// Changes the campaign of a queue, if it has one.
     fn change_campaign(
@@ -274,25 +279,25 @@ pub(crate) trait Courses: Walls + Core {
         self.change_campaign(&message.queue, now, |campaign| campaign.ended(message.id, end, chance, now))?;
         self.change_line(&message.queue, now, |line| line.ended(message.id, now))?;
         match standing_after(end) {
-            Some(standing) => self.mark_recipient(message, standing),
+            Some(standing) => self.mark_recipient(message, standing, None),
             None => Ok(()),
         }
     }
 
-    /// A message that waited was cancelled, or its time was up; `first` if it was never tried.
+    /// A message that waited was cancelled, since its recipient is not to be written to or for another reason, or its
+    /// time was up; `first` if it was never tried.
     fn course_given_up(
         &mut self,
         message: &Message,
-        standing: Standing,
+        (standing, reason): (Standing, Option<&str>),
         first: bool,
         now: Time,
     ) -> Result<(), StoreError> {
         if message.queue.campaign.is_none() {
             return Ok(());
         }
-        let failed = standing == Standing::Failed;
-        self.change_campaign(&message.queue, now, |campaign| campaign.given_up(failed, first, now))?;
-        self.mark_recipient(message, standing)
+        self.change_campaign(&message.queue, now, |campaign| campaign.given_up(standing, first, now))?;
+        self.mark_recipient(message, standing, reason)
     }
 
     /// A message that had failed waits again.
@@ -301,12 +306,17 @@ pub(crate) trait Courses: Walls + Core {
             return Ok(());
         }
         self.change_campaign(&message.queue, now, |campaign| campaign.reprocessed(now))?;
-        self.mark_recipient(message, Standing::Queued)
+        self.mark_recipient(message, Standing::Queued, None)
     }
 }
 
 pub(crate) fn line_of(doc: &Doc) -> Line {
     serde_json::from_str(&doc.leaf.body).unwrap_or_default()
+}
+
+/// Where the recipient of a message stands that was cancelled: as one of the suppression list, for that reason, or not.
+pub(crate) fn standing_cancelled(suppressed: Option<&str>) -> (Standing, Option<&str>) {
+    (if suppressed.is_some() { Standing::Suppressed } else { Standing::Cancelled }, suppressed)
 }
 
 /// What an attempt's end means for a campaign.

@@ -9,8 +9,10 @@ use pombo_kernel::dice::Dice;
 use pombo_kernel::message::Actor;
 use pombo_kernel::time::Time;
 
+use crate::audit::Tip;
 use crate::checking::Checkup;
-use crate::core::Core;
+use crate::core::{Core, Reading};
+use crate::glance::Glance;
 use crate::moving::{self, Copied, MoveError, Moved, Source, Target};
 use crate::postgres::{self, Postgres, Sealing};
 use crate::sqlite::{self, Sqlite};
@@ -58,6 +60,19 @@ impl fmt::Display for Home {
 pub enum BackedUp {
     Pages { done: u64, of: u64 },
     Rows(Moved),
+}
+
+/// The audit chain of a store.
+pub struct Trail {
+    pub reader: Box<dyn Reading>,
+    /// As the store has it written down; more may come.
+    pub end: Tip,
+}
+
+impl fmt::Debug for Trail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trail").field("end", &self.end).finish_non_exhaustive()
+    }
 }
 
 impl Home {
@@ -111,6 +126,22 @@ impl Home {
         match self {
             Home::Embedded(folder) => sqlite::checking::check(folder, tell),
             Home::Postgres(target) => postgres::checking::check(target, tell),
+        }
+    }
+
+    /// The audit chain, to be read beside whoever uses the store, and where the store says that it ends.
+    pub fn trail(&self) -> Result<Trail, MoveError> {
+        match self {
+            Home::Embedded(folder) => sqlite::checking::trail(folder),
+            Home::Postgres(target) => postgres::checking::trail(target),
+        }
+    }
+
+    /// Looks shortly whether it can be used, beside whoever uses it.
+    pub fn glance(&self) -> Result<Glance, MoveError> {
+        match self {
+            Home::Embedded(folder) => sqlite::glance::glance(folder),
+            Home::Postgres(target) => postgres::glance::glance(target),
         }
     }
 

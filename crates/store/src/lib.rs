@@ -3,6 +3,7 @@
 //! Every verb is atomic and takes batches; no transaction, row or SQL fragment crosses this seam. Every change of
 //! a message's state is written together with its audit record.
 
+pub mod anchor;
 pub mod audit;
 mod board;
 pub mod checking;
@@ -10,8 +11,10 @@ mod claiming;
 pub mod core;
 mod courses;
 pub mod dead;
+pub mod glance;
 pub mod home;
 pub mod memory;
+pub mod meter;
 pub mod moving;
 mod pause;
 pub mod postgres;
@@ -20,11 +23,14 @@ mod rows;
 pub mod shelf;
 pub mod shell;
 pub mod sqlite;
+pub mod stats;
+pub mod suppression;
 mod traffic;
 pub mod transition;
 mod walls;
 
 pub use pause::Pause;
+pub use stats::{Backlog, Counted, Measured, StatsWanted, Tally};
 pub use traffic::Rates;
 
 use std::fmt;
@@ -41,7 +47,7 @@ use pombo_kernel::flow::Rate;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{
-    Actor, Attempt, AttemptFailure, ClaimKey, Draft, Message, Progress, State, StateName,
+    Actor, Attempt, AttemptFailure, ClaimKey, Draft, Idempotency, Message, Progress, State, StateName,
 };
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
@@ -114,6 +120,8 @@ pub struct Claimed {
     pub key: ClaimKey,
     pub message: Arc<Message>,
     pub progress: Progress,
+    /// Since when it might have been sent.
+    pub due: Time,
     pub claimed_at: Time,
     /// It was let through a block as its probe.
     pub probe: Option<Probe>,
@@ -277,83 +285,6 @@ pub struct Page {
     pub next: Option<MessageKey>,
 }
 
-/// What was counted, when it happened. Nothing is counted by reading rows.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tally {
-    pub tenant: Tenant,
-    pub channel: ChannelName,
-    pub what: Counted,
-    pub count: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Counted {
-    Accepted = 1,
-    Sent = 2,
-    Failed = 3,
-    Cancelled = 4,
-    Discarded = 5,
-    Attempts = 6,
-    Retries = 7,
-    Reprocessed = 8,
-    // How often a message's delivery moved to each of these.
-    DeliveryAccepted = 21,
-    DeliveryFailed = 22,
-    Delivered = 23,
-    Bounced = 24,
-    Read = 25,
-    Complained = 26,
-}
-
-impl Counted {
-    pub const ALL: [Counted; 14] = [
-        Counted::Accepted,
-        Counted::Sent,
-        Counted::Failed,
-        Counted::Cancelled,
-        Counted::Discarded,
-        Counted::Attempts,
-        Counted::Retries,
-        Counted::Reprocessed,
-        Counted::DeliveryAccepted,
-        Counted::DeliveryFailed,
-        Counted::Delivered,
-        Counted::Bounced,
-        Counted::Read,
-        Counted::Complained,
-    ];
-
-    pub fn of(delivery: Delivery) -> Counted {
-        match delivery {
-            Delivery::Accepted => Counted::DeliveryAccepted,
-            Delivery::Failed => Counted::DeliveryFailed,
-            Delivery::Delivered => Counted::Delivered,
-            Delivery::Bounced => Counted::Bounced,
-            Delivery::Read => Counted::Read,
-            Delivery::Complained => Counted::Complained,
-        }
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Counted::Accepted => "accepted",
-            Counted::Sent => "sent",
-            Counted::Failed => "failed",
-            Counted::Cancelled => "cancelled",
-            Counted::Discarded => "discarded",
-            Counted::Attempts => "attempts",
-            Counted::Retries => "retries",
-            Counted::Reprocessed => "reprocessed",
-            Counted::DeliveryAccepted => "delivery_accepted",
-            Counted::DeliveryFailed => "delivery_failed",
-            Counted::Delivered => "delivered",
-            Counted::Bounced => "bounced",
-            Counted::Read => "read",
-            Counted::Complained => "complained",
-        }
-    }
-}
-
 /// One version of a template, as it was put.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemplateVersion {
@@ -400,6 +331,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Gives back messages that were not sent, uncharged.
     fn release(&self, claims: Vec<ClaimKey>) -> Answer<'_, Vec<Settled>>;
 
+    /// Ends a claimed message that was not sent, since its recipient is on the suppression list, for that reason: it is
+    /// cancelled, and its campaign waits no time for it.
+    fn leave_out(&self, claim: ClaimKey, reason: String) -> Answer<'_, Settled>;
+
     /// Takes in what a provider says of messages that were sent through the channel, each found by the provider's
     /// id for it. A delivery only moves forward, so that the same report again, or an earlier one, changes nothing.
     fn report(&self, channel: ChannelName, reports: Vec<Report>) -> Answer<'_, Vec<Reported>>;
@@ -425,6 +360,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Messages as a list shows them, those that there are, in the order of the ids.
     fn lines(&self, ids: Vec<MessageId>) -> Answer<'_, Vec<Line>>;
 
+    /// The message that the same request became when it came before under the same key, if it did.
+    fn first(&self, tenant: Tenant, given: Idempotency) -> Answer<'_, Option<MessageId>>;
+
     /// A tenant's messages in these channels that are to be sent by that time: those that are being sent, and then those
     /// that wait and are due, whoever has waited longest first; at most that many.
     fn underway(
@@ -444,8 +382,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Makes messages for recipients who have none yet. What each recipient became is written with the messages.
     fn feed(&self, feed: Feed) -> Answer<'_, Result<(), NotDone>>;
 
-    /// Takes up to `max` recipients off the list of a campaign that never began; how many there were. None of one that
-    /// has begun.
+    /// Takes up to `max` recipients off a list whose campaign is gone; how many there were. None while there is one.
     fn strike(&self, tenant: Tenant, campaign: CampaignName, max: usize) -> Answer<'_, usize>;
 
     /// Takes a campaign's message from its holder, as if the holder were gone, and pauses the campaign; false if it is
@@ -524,11 +461,27 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Counts of all time.
     fn tallies(&self) -> Answer<'_, Vec<Tally>>;
 
+    /// What was counted in some hours, by hour, tenant, channel, what and detail.
+    fn stats(&self, wanted: StatsWanted) -> Answer<'_, Vec<Measured>>;
+
+    /// How much waits by now, by tenant, lane and channel. What it costs does not grow with what waits.
+    fn backlog(&self, now: Time) -> Answer<'_, Vec<Backlog>>;
+
     /// Audit records from a position on, which is also the event id.
     fn audit(&self, from: u64, max: usize) -> Answer<'_, Vec<(u64, audit::Record)>>;
 
-    /// Checks the audit chain from its start; what it says of the first place where it does not hold.
-    fn verify(&self) -> Answer<'_, audit::Verified>;
+    /// Blocks of the audit chain as they are kept, by their sequence from that one on: at most `max`, and a few megabytes
+    /// of them. None at the end.
+    fn chain(&self, from: u64, max: usize) -> Answer<'_, Vec<audit::Block>>;
+
+    /// Checks the audit chain from its start, piece by piece; what it says of the first place where it does not hold.
+    fn verify(&self) -> Answer<'_, audit::Verified> {
+        Box::pin(async move {
+            let mut walk = audit::Walk::default();
+            while walk.on(&self.chain(walk.tip.sequence, usize::MAX).await?) {}
+            Ok(walk.verified())
+        })
+    }
 
     /// The position after the last committed record; changes wake whoever follows events.
     fn watch(&self) -> watch::Receiver<u64>;

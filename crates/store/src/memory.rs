@@ -32,9 +32,12 @@ use pombo_kernel::turns::{BITE, Pass};
 
 use crate::audit::{self, Record, Tip};
 use crate::core::Core;
+use crate::courses::standing_cancelled;
 use crate::dead::{Deed, Edit, Edited, Hastened, Revision, Ruling, Verdicts, What};
-use crate::roster::{Enlist, Enlisted, Feed, NotDone, Serving};
+use crate::meter::Counts;
+use crate::roster::{Enlist, Enlisted, Feed, NotDone, Serving, left_out};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved};
+use crate::stats::{Course, Entry, Ledger, Sum};
 use crate::traffic::{Traffic, places, witness};
 use crate::{
     Accepted, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Repeat,
@@ -55,6 +58,8 @@ pub struct Memory {
     /// Who is alive, and until when. Never durable: it ends with the process.
     leases: BTreeMap<NodeId, Time>,
     kept: Kept,
+    /// What the last commit has added to the counters, for whoever shows it.
+    counts: Vec<Entry>,
 }
 
 /// What outlasts `reopen` besides messages.
@@ -81,7 +86,10 @@ struct Model {
     traffic: Traffic,
     /// The message of a provider's id; of several with the same one, the last that was sent.
     receipts: BTreeMap<(ChannelName, String), MessageKey>,
-    tallies: BTreeMap<(Tenant, ChannelName, Counted), u64>,
+    /// Counters by hour, 0 for all time.
+    counters: BTreeMap<CounterKey, Sum>,
+    /// What is added to them with the next commit.
+    ledger: Ledger,
     docs: BTreeMap<(Shelf, Tenant, String), Doc>,
     /// Whom campaigns write to, in the order of their numbers.
     rosters: BTreeMap<(Tenant, CampaignName), Vec<roster::Entry>>,
@@ -94,6 +102,9 @@ struct Model {
     /// Recorded since the last commit.
     records: Vec<Record>,
 }
+
+/// Hour, whose, of which channel, what, detail.
+type CounterKey = (i64, Tenant, Option<ChannelName>, Counted, String);
 
 #[derive(Clone, Debug)]
 struct Row {
@@ -180,6 +191,7 @@ impl Memory {
             ids,
             leases: BTreeMap::new(),
             kept: Kept::Alone,
+            counts: Vec::new(),
         }
     }
 
@@ -194,7 +206,8 @@ impl Memory {
         let committed = reader.committed();
         let now = locked(&committed).clone();
         let ids = id_maker(&now, &mut dice);
-        let mut found = Memory { now, committed, dice, ids, leases: BTreeMap::new(), kept: Kept::Alone };
+        let (leases, counts) = (BTreeMap::new(), Vec::new());
+        let mut found = Memory { now, committed, dice, ids, leases, kept: Kept::Alone, counts };
         found.forget_turns();
         #[cfg(feature = "planted")]
         found.now.docs.values_mut().for_each(|doc| *doc = crate::roster::found(doc.clone()));
@@ -274,7 +287,7 @@ impl Core for Memory {
         };
         model.messages.insert(id.key(), row);
         model.records.push(transition::accepted(&message, now));
-        model.count(&message, Counted::Accepted);
+        model.ledger.accepted(&message.queue);
         Ok(Ok(Accepted { id, repeat: Repeat::First }))
     }
 
@@ -332,28 +345,22 @@ impl Core for Memory {
 
     fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError> {
         let model = &mut self.now;
-        let Some((message, _)) = model.give_back(settlement.key) else { return Ok(Settled::Stale) };
+        let Some((message, due)) = model.give_back(settlement.key) else { return Ok(Settled::Stale) };
         model.end_pauses(now);
         model.records.push(transition::settled(&message, &settlement, now));
         model.course_settled(&message, &settlement, now);
-        model.count(&message, Counted::Attempts);
+        let tried = model.messages.get(&message.id.key()).filter(|row| row.progress.steps > 0);
+        let course = Course { due, after: tried.map(|row| row.moved_at) };
+        model.ledger.settled(&message, &settlement, course);
         let state = match settlement.next {
             Next::Sent(receipt) => {
-                model.count(&message, Counted::Sent);
                 if settlement.reported {
                     model.expect_reports(&message, &receipt);
                 }
                 State::Sent { at: settlement.attempt.finished_at, receipt }
             }
-            Next::Retry { due, .. } => {
-                model.count(&message, Counted::Retries);
-                State::Pending { due }
-            }
-            Next::Failed(reason) => {
-                model.count(&message, Counted::Failed);
-                State::Failed { at: settlement.attempt.finished_at, reason }
-            }
-            Next::Held { due } => State::Pending { due },
+            Next::Failed(reason) => State::Failed { at: settlement.attempt.finished_at, reason },
+            Next::Retry { due, .. } | Next::Held { due } => State::Pending { due },
         };
         if let Some(row) = model.messages.get_mut(&message.id.key()) {
             row.moved_at = settlement.attempt.finished_at;
@@ -377,6 +384,15 @@ impl Core for Memory {
         Ok(Settled::Done)
     }
 
+    fn leave_out(&mut self, key: ClaimKey, reason: &str, now: Time) -> Result<Settled, StoreError> {
+        let message = self.now.messages.get(&key.message.key()).map(|row| row.message.clone());
+        let settled = self.release(key, now)?;
+        if let (Settled::Done, Some(message)) = (settled, message) {
+            self.now.cancel(&message, &Actor::engine(), Some(reason), now);
+        }
+        Ok(settled)
+    }
+
     fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError> {
         Ok(self.now.report(channel, report, now))
     }
@@ -394,18 +410,7 @@ impl Core for Memory {
             return Ok(Cancelled::TooLate(row.state.name()));
         }
         let message = row.message.clone();
-        model.records.push(transition::cancelled(&message, by, now));
-        #[cfg(feature = "planted")]
-        if planted::is(planted::Bug::RecordMissing) {
-            model.records.pop();
-        }
-        model.count(&message, Counted::Cancelled);
-        let first = !model.is_retry(&message);
-        model.course_given_up(&message, Standing::Cancelled, first, now);
-        model.give_up(&message, State::Cancelled { at: now, by: by.clone() }, now);
-        if let Some(row) = model.messages.get_mut(&id.key()) {
-            row.deeds.push(Deed { at: now, what: What::Cancelled, by: by.clone(), note: None });
-        }
+        model.cancel(&message, by, None, now);
         Ok(Cancelled::Done)
     }
 
@@ -473,9 +478,9 @@ impl Core for Memory {
         late.truncate(max);
         for (_, message) in &late {
             model.records.push(transition::expired(message, now));
-            model.count(message, Counted::Failed);
+            model.ledger.expired(message);
             let first = !model.is_retry(message);
-            model.course_given_up(message, Standing::Failed, first, now);
+            model.course_given_up(message, (Standing::Failed, None), first, now);
             model.give_up(message, State::Failed { at: now, reason: FailureReason::Expired }, now);
         }
         Ok(late.len())
@@ -544,8 +549,19 @@ impl Core for Memory {
             model.chain.push(block);
             model.tip = tip;
         }
+        self.counts = model.ledger.take().collect();
+        for entry in &self.counts {
+            for hour in entry.what.hours(now.hour()) {
+                let Entry { tenant, channel, what, detail, sum } = entry.clone();
+                model.counters.entry((hour, tenant, channel, what, detail)).or_default().add(sum);
+            }
+        }
         *locked(&self.committed) = model.clone();
         Ok(model.tip.position)
+    }
+
+    fn tell(&mut self, counts: &Counts) {
+        counts.add(self.counts.drain(..));
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
@@ -625,6 +641,23 @@ impl Model {
         }
     }
 
+    /// Ends a message that waits, since its recipient is on the suppression list for that reason, or for none.
+    fn cancel(&mut self, message: &Message, by: &Actor, suppressed: Option<&str>, now: Time) {
+        let note = suppressed.map(left_out);
+        self.records.push(transition::cancelled(message, by, note.as_deref(), now));
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::RecordMissing) {
+            self.records.pop();
+        }
+        self.ledger.cancelled(&message.queue);
+        let first = !self.is_retry(message);
+        self.course_given_up(message, standing_cancelled(suppressed), first, now);
+        self.give_up(message, State::Cancelled { at: now, by: by.clone() }, now);
+        if let Some(row) = self.messages.get_mut(&message.id.key()) {
+            row.deeds.push(Deed { at: now, what: What::Cancelled, by: by.clone(), note });
+        }
+    }
+
     /// Ends a message without an attempt.
     fn give_up(&mut self, message: &Message, state: State, now: Time) {
         if let Some(row) = self.messages.get_mut(&message.id.key()) {
@@ -651,11 +684,6 @@ impl Model {
     fn deadlines(&self) -> impl Iterator<Item = (Time, Arc<Message>)> {
         let pending = self.messages.values().filter(|row| matches!(row.state, State::Pending { .. }));
         pending.filter_map(|row| Some((row.message.expires_at?, row.message.clone())))
-    }
-
-    fn count(&mut self, message: &Message, what: Counted) {
-        let queue = &message.queue;
-        *self.tallies.entry((queue.tenant.clone(), queue.channel.clone(), what)).or_default() += 1;
     }
 }
 
@@ -761,6 +789,7 @@ impl Model {
             key: ClaimKey { message: row.message.id, claim: hold.claim },
             message: row.message.clone(),
             progress: row.progress,
+            due: hold.due,
             claimed_at: now,
             probe: hold.probing.as_ref().map(|probing| probing.probe),
         };

@@ -11,6 +11,7 @@ pub(crate) mod checking;
 mod claims;
 mod clock;
 mod dead;
+pub(crate) mod glance;
 pub mod inbox;
 mod link;
 mod migrate;
@@ -26,6 +27,7 @@ mod scratch;
 mod settling;
 mod shelf;
 mod start;
+mod stats;
 mod templates;
 mod upkeep;
 mod walls;
@@ -39,7 +41,7 @@ use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::{IdMaker, MessageId, MessageKey, Slot};
-use pombo_kernel::message::{Actor, ClaimKey, Draft, QueueName};
+use pombo_kernel::message::{Actor, ClaimKey, Draft};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Span, Time};
@@ -51,12 +53,14 @@ use crate::claiming::Claiming as _;
 use crate::core::Core;
 use crate::courses::Courses as _;
 use crate::dead::{CauseId, Edit, Edited, Hastened, Ruling, Verdicts};
+use crate::meter::Counts;
 use crate::roster::{Enlist, Enlisted, Feed, NotDone};
 use crate::shelf::{Shelve, Shelved};
+use crate::stats::{Entry, Ledger};
 use crate::walls::Walls as _;
 use crate::{
-    Accepted, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Reported,
-    Settled, Settlement, StoreError,
+    Accepted, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Pause, Place, Put, Reported, Settled,
+    Settlement, StoreError,
 };
 use claims::Claims;
 pub use link::Target;
@@ -128,7 +132,9 @@ pub struct Postgres {
     /// The audit records of the group that is being written.
     records: Vec<Record>,
     /// What the group adds to the counters.
-    tallies: HashMap<(Tenant, ChannelName, Counted), i64>,
+    ledger: Ledger,
+    /// What the last commit has added to them, for whoever shows it.
+    counts: Vec<Entry>,
     /// How many letters more or less of each cause.
     letters: BTreeMap<(Tenant, CauseId), i64>,
     writes: Writes,
@@ -203,7 +209,8 @@ impl Postgres {
             looked_whole: None,
             claims: Claims::default(),
             records: Vec::new(),
-            tallies: HashMap::new(),
+            ledger: Ledger::default(),
+            counts: Vec::new(),
             letters: BTreeMap::new(),
             writes: Writes::default(),
             leases: HashMap::new(),
@@ -250,7 +257,7 @@ impl Postgres {
         self.flows.clear();
         self.docs.forget_group();
         self.records.clear();
-        self.tallies.clear();
+        self.ledger.clear();
         self.letters.clear();
         self.writes = Writes::default();
     }
@@ -330,10 +337,6 @@ impl Postgres {
         self.records.push(record);
     }
 
-    fn tally(&mut self, name: &QueueName, what: Counted) {
-        *self.tallies.entry((name.tenant.clone(), name.channel.clone(), what)).or_default() += 1;
-    }
-
     /// The leases that are to be written. They are kept until the commit: one that failed is written with the next,
     /// since a lease says only what it says.
     fn leased(&self) -> Option<Step> {
@@ -343,24 +346,6 @@ impl Postgres {
         let (ids, until): (Vec<i64>, Vec<i64>) =
             self.leases.iter().map(|(node, until)| (node.0, until.millis())).unzip();
         Some((sql!("node_lease"), vec![ids.into(), until.into()]))
-    }
-
-    /// What the group adds to the counters.
-    fn counted(&mut self, now: Time) -> Option<Step> {
-        if self.tallies.is_empty() {
-            return None;
-        }
-        let (mut tenants, mut channels) = (Vec::new(), Vec::new());
-        let (mut whats, mut counts) = (Vec::new(), Vec::new());
-        for ((tenant, channel, what), count) in self.tallies.drain() {
-            tenants.push(tenant.as_str().to_owned());
-            channels.push(channel.as_str().to_owned());
-            whats.push(what as i16);
-            counts.push(count);
-        }
-        let hour = i32::try_from(now.hour()).unwrap_or(i32::MAX);
-        let values = vec![hour.into(), tenants.into(), channels.into(), whats.into(), counts.into()];
-        Some((sql!("tally_add"), values))
     }
 
     /// Makes a waiting message claimable: a row in `ready`.
@@ -562,6 +547,10 @@ impl Core for Postgres {
         self.release_some(keys, now)
     }
 
+    fn leave_out(&mut self, key: ClaimKey, reason: &str, now: Time) -> Result<Settled, StoreError> {
+        self.leave_out_one(key, reason, now)
+    }
+
     fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError> {
         one(self.report_some(channel, std::slice::from_ref(report), now)?)
     }
@@ -582,7 +571,7 @@ impl Core for Postgres {
         by: &Actor,
         now: Time,
     ) -> Result<Cancelled, StoreError> {
-        self.cancel_one(tenant, id, by, now)
+        self.cancel_one(tenant, id, by, None, now)
     }
 
     fn hasten(
@@ -662,6 +651,7 @@ impl Core for Postgres {
     }
 
     fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {
+        self.counts.clear();
         self.part_with_disowned(now)?;
         self.store_fresh(now);
         let mut steps = self.gathered();
@@ -706,6 +696,10 @@ impl Core for Postgres {
         self.mending = false;
         self.claims.unlock();
         Ok(self.position.load(Ordering::Relaxed))
+    }
+
+    fn tell(&mut self, counts: &Counts) {
+        counts.add(self.counts.drain(..));
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {

@@ -26,7 +26,7 @@ pub struct Enlist {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enlisted {
     Added,
-    /// This person is on the list already.
+    /// This person, or this very line, is on the list already.
     Duplicate,
     /// Nobody can be written to by it; kept with its reason.
     Invalid,
@@ -83,11 +83,16 @@ pub struct Roster {
     pub limit: usize,
 }
 
+/// What is said of a message that ended since its recipient is not to be written to, for that reason.
+pub(crate) fn left_out(reason: &str) -> String {
+    format!("the recipient is on the suppression list: {reason}")
+}
+
 /// How a campaign's document is kept.
 pub fn leaf(campaign: &Campaign) -> Leaf {
     Leaf {
         order: campaign.created_at.millis(),
-        topic: None,
+        topic: campaign.on_line().map(str::to_owned),
         due: campaign.due(),
         body: serde_json::to_string(campaign).unwrap_or_default(),
     }

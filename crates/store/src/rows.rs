@@ -58,7 +58,8 @@ pub(crate) const REPROCESSED: u8 = 13;
 /// How a waiting message ends without an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    Cancelled(Actor),
+    /// And why, if anything is said of that.
+    Cancelled(Actor, Option<String>),
     Expired,
 }
 

@@ -27,10 +27,14 @@ pub enum Shelf {
     Campaign = 7,
     /// How campaigns together use a channel, by its name; of the default tenant, whosever the channel is.
     Line = 8,
+    /// Alerts, due while they fire; and notices to people, due until they have arrived, whose topic is what they tell of.
+    Alert = 9,
+    /// Signed ends of the audit chain, by their number; and whether it held when somebody last looked.
+    Anchor = 10,
 }
 
 impl Shelf {
-    pub const ALL: [Shelf; 8] = [
+    pub const ALL: [Shelf; 10] = [
         Shelf::Key,
         Shelf::Webhook,
         Shelf::Suppression,
@@ -39,6 +43,8 @@ impl Shelf {
         Shelf::Cursor,
         Shelf::Campaign,
         Shelf::Line,
+        Shelf::Alert,
+        Shelf::Anchor,
     ];
 }
 

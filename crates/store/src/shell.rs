@@ -3,6 +3,7 @@
 //! Whatever arrives while a commit is being written shares the next one. Claims that find nothing wait here, and
 //! are served in the very commit that brings them something.
 
+mod meter;
 mod writer;
 
 use std::collections::{HashSet, VecDeque};
@@ -16,22 +17,24 @@ use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::message::{Actor, ClaimKey, Draft};
+use pombo_kernel::message::{Actor, ClaimKey, Draft, Idempotency};
 use pombo_kernel::name::{CampaignName, ChannelName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Time};
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use crate::audit::{Record, Verified};
+use crate::audit::{self, Record};
 use crate::core::{Core, Reading};
 use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
 use crate::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use crate::{
-    Accepted, Answer, Ask, Cancelled, Claimed, Conflict, Filter, Finding, Line, NodeId, Page, Pause, Place,
-    Put, Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion,
+    Accepted, Answer, Ask, Backlog, Cancelled, Claimed, Conflict, Filter, Finding, Line, Measured, NodeId,
+    Page, Pause, Place, Put, Reported, Settled, Settlement, StatsWanted, Store, StoreError, Story, Tally,
+    TemplateVersion,
 };
 
+pub use meter::Meter;
 pub use writer::Writer;
 
 /// Bytes of accepted messages that may wait to be written before producers are asked to come back later.
@@ -114,6 +117,7 @@ pub struct Shell<C: Core> {
     position: watch::Receiver<u64>,
     broken: watch::Receiver<Option<String>>,
     health: watch::Receiver<Result<(), StoreError>>,
+    meter: Meter,
 }
 
 impl<C: Core> Clone for Shell<C> {
@@ -125,6 +129,7 @@ impl<C: Core> Clone for Shell<C> {
             position: self.position.clone(),
             broken: self.broken.clone(),
             health: self.health.clone(),
+            meter: self.meter.clone(),
         }
     }
 }
@@ -138,6 +143,14 @@ impl<C: Core> fmt::Debug for Shell<C> {
 struct Readers<R> {
     idle: Mutex<Vec<R>>,
     permits: Arc<Semaphore>,
+    total: usize,
+}
+
+/// How many readers there are, and how many of them read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readership {
+    pub busy: usize,
+    pub total: usize,
 }
 
 impl<C: Core> Shell<C> {
@@ -165,6 +178,7 @@ impl<C: Core> Shell<C> {
         let (tell_position, position) = watch::channel(position);
         let (tell_broken, broken) = watch::channel(None);
         let (tell_health, health) = watch::channel(Ok(()));
+        let meter = Meter::new();
         let writer = Writer {
             core,
             clock,
@@ -178,8 +192,9 @@ impl<C: Core> Shell<C> {
             position: tell_position,
             broken: tell_broken,
             health: tell_health,
+            meter: meter.clone(),
         };
-        Ok((Shell { jobs, backlog, readers, position, broken, health }, writer))
+        Ok((Shell { jobs, backlog, readers, position, broken, health, meter }, writer))
     }
 
     /// The same store with readers of its own, so that whoever reads through it takes none from others.
@@ -193,8 +208,23 @@ impl<C: Core> Shell<C> {
         move || drop(jobs.send(Job::Nudge))
     }
 
+    /// What the store measures, whichever handle is asked.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Tells, whenever it is called, how many readers this handle has and how many of them read.
+    pub fn readers(&self) -> impl Fn() -> Readership + Send + Sync + 'static {
+        let readers = self.readers.clone();
+        move || Readership { busy: readers.total - readers.permits.available_permits(), total: readers.total }
+    }
+
     fn send(&self, job: Job<C>) -> Result<(), StoreError> {
-        self.jobs.send(job).map_err(|_| StoreError::Closed)
+        self.meter.jobs_waiting.inc();
+        self.jobs.send(job).map_err(|_| {
+            self.meter.jobs_waiting.dec();
+            StoreError::Closed
+        })
     }
 
     pub(crate) fn work<T: Send + 'static>(
@@ -251,7 +281,8 @@ impl<R> Drop for Lent<'_, R> {
 
 impl<R> Readers<R> {
     fn of(readers: Vec<R>) -> Readers<R> {
-        Readers { permits: Arc::new(Semaphore::new(readers.len())), idle: Mutex::new(readers) }
+        let total = readers.len();
+        Readers { permits: Arc::new(Semaphore::new(total)), idle: Mutex::new(readers), total }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<R>> {
@@ -298,6 +329,10 @@ impl<C: Core> Store for Shell<C> {
         self.work(move |core, now| core.report_all(&channel, &reports, now))
     }
 
+    fn leave_out(&self, claim: ClaimKey, reason: String) -> Answer<'_, Settled> {
+        self.work(move |core, now| core.leave_out(claim, &reason, now))
+    }
+
     fn cancel(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Cancelled> {
         self.work(move |core, now| core.cancel(&tenant, id, &by, now))
     }
@@ -324,6 +359,10 @@ impl<C: Core> Store for Shell<C> {
 
     fn lines(&self, ids: Vec<MessageId>) -> Answer<'_, Vec<Line>> {
         self.read(move |reader| reader.lines(&ids))
+    }
+
+    fn first(&self, tenant: Tenant, given: Idempotency) -> Answer<'_, Option<MessageId>> {
+        self.read(move |reader| reader.first(&tenant, &given))
     }
 
     fn underway(
@@ -450,12 +489,20 @@ impl<C: Core> Store for Shell<C> {
         self.read(Reading::tallies)
     }
 
+    fn stats(&self, wanted: StatsWanted) -> Answer<'_, Vec<Measured>> {
+        self.read(move |reader| reader.stats(&wanted))
+    }
+
+    fn backlog(&self, now: Time) -> Answer<'_, Vec<Backlog>> {
+        self.read(move |reader| reader.backlog(now))
+    }
+
     fn audit(&self, from: u64, max: usize) -> Answer<'_, Vec<(u64, Record)>> {
         self.read(move |reader| reader.audit(from, max))
     }
 
-    fn verify(&self) -> Answer<'_, Verified> {
-        self.read(Reading::verify)
+    fn chain(&self, from: u64, max: usize) -> Answer<'_, Vec<audit::Block>> {
+        self.read(move |reader| reader.chain(from, max))
     }
 
     fn watch(&self) -> watch::Receiver<u64> {

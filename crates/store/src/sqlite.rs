@@ -10,6 +10,7 @@ pub(crate) mod checking;
 mod claims;
 mod dead;
 mod file;
+pub(crate) mod glance;
 pub(crate) mod moving;
 mod pausing;
 mod reader;
@@ -18,9 +19,9 @@ mod roster;
 mod rows;
 mod settling;
 mod shelf;
+mod stats;
 mod templates;
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,14 +41,16 @@ use crate::claiming::Claiming as _;
 use crate::core::Core;
 use crate::courses::Courses as _;
 use crate::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
+use crate::meter::Counts;
 use crate::roster::{Enlist, Enlisted, Feed, NotDone};
 use crate::rows::keyed_hash;
 use crate::shelf::{Shelf, Shelve, Shelved};
+use crate::stats::{Entry, Ledger};
 use crate::transition;
 use crate::walls::Walls;
 use crate::{
-    Accepted, Ask, Cancelled, Claimed, Conflict, Counted, Finding, NodeId, Pause, Place, Put, Repeat,
-    Reported, Settled, Settlement, StoreError,
+    Accepted, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Pause, Place, Put, Repeat, Reported,
+    Settled, Settlement, StoreError,
 };
 use claims::Claims;
 use file::File;
@@ -76,7 +79,9 @@ pub struct Sqlite {
     /// The audit records of the group that is being written.
     records: Vec<Record>,
     /// What the group adds to the counters.
-    tallies: HashMap<(Tenant, ChannelName, Counted), i64>,
+    ledger: Ledger,
+    /// What the last commit has added to them, for whoever shows it.
+    counts: Vec<Entry>,
     slice: i64,
     in_slice: u32,
     next_deadline: Option<Time>,
@@ -102,7 +107,8 @@ impl Sqlite {
             claims: Claims::default(),
             tip: Tip::default(),
             records: Vec::new(),
-            tallies: HashMap::new(),
+            ledger: Ledger::default(),
+            counts: Vec::new(),
             slice: 0,
             in_slice: 0,
             next_deadline: None,
@@ -115,7 +121,7 @@ impl Sqlite {
     /// Reads into memory what is kept there: queues, blocks, the open journal; not messages.
     fn load(&mut self, life: Life) -> Result<(), StoreError> {
         self.records.clear();
-        self.tallies.clear();
+        self.ledger.clear();
         self.tip = rows::tip(&self.file.db)?;
         let last: Option<i64> = self.one(sql!("message_last"), [], |row| row.get(0))?.flatten();
         self.ids = IdMaker::after(MessageKey(last.unwrap_or(0)), Dice::seeded(self.dice.next_u64()));
@@ -181,10 +187,6 @@ impl Sqlite {
         )?;
         let id = self.file.db.last_insert_rowid();
         Ok((id, self.board.add(id, name.clone(), 1)))
-    }
-
-    fn tally(&mut self, name: &QueueName, what: Counted) {
-        *self.tallies.entry((name.tenant.clone(), name.channel.clone(), what)).or_default() += 1;
     }
 
     /// The audit block that the group becomes.
@@ -321,7 +323,7 @@ impl Core for Sqlite {
             body: draft.body,
         });
         self.record(transition::accepted(&message, now));
-        self.tally(&name, Counted::Accepted);
+        self.ledger.accepted(&name);
         if self.enter_order(&message)? == Order::Goes {
             let fresh = Fresh { rank: rank(message.priority), due, key, message };
             self.board.push_fresh(queue, fresh, now);
@@ -359,6 +361,10 @@ impl Core for Sqlite {
         self.release_one(key, now)
     }
 
+    fn leave_out(&mut self, key: ClaimKey, reason: &str, now: Time) -> Result<Settled, StoreError> {
+        self.leave_out_one(key, reason, now)
+    }
+
     fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError> {
         self.report_one(channel, report, now)
     }
@@ -370,7 +376,7 @@ impl Core for Sqlite {
         by: &Actor,
         now: Time,
     ) -> Result<Cancelled, StoreError> {
-        self.cancel_one(tenant, id, by, now)
+        self.cancel_one(tenant, id, by, None, now)
     }
 
     fn hasten(
@@ -450,8 +456,9 @@ impl Core for Sqlite {
     }
 
     fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {
+        self.counts.clear();
         self.store_fresh(now)?;
-        if self.records.is_empty() && self.tallies.is_empty() && !self.file.writing() {
+        if self.records.is_empty() && self.ledger.is_empty() && !self.file.writing() {
             return Ok(self.tip.position);
         }
         let mut tip = self.tip;
@@ -470,19 +477,16 @@ impl Core for Sqlite {
                 ],
             )?;
         }
-        for ((tenant, channel, what), count) in std::mem::take(&mut self.tallies) {
-            for hour in [now.hour(), 0] {
-                self.write(
-                    sql!("tally_add"),
-                    params![hour, tenant.as_str(), channel.as_str(), what as u8, count],
-                )?;
-            }
-        }
+        self.write_counters(now)?;
         self.file.commit()?;
         self.tip = tip;
         self.records.clear();
         self.note_tip(now);
         Ok(self.tip.position)
+    }
+
+    fn tell(&mut self, counts: &Counts) {
+        counts.add(self.counts.drain(..));
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {

@@ -2,7 +2,7 @@
 //!
 //! A record's detail is a JSON object of what the other fields do not say: `attempt` and `round` number the
 //! attempt; `verdict` and `category` say what was wrong; `due` is when the message may next be sent, in
-//! milliseconds since the epoch; `reason` is why it failed, or why a block stands. What does not apply is left
+//! milliseconds since the epoch; `reason` is why it failed or was given up, or why a block stands. What does not apply is left
 //! out. `delivery` is how far the provider reports a sent message to have come, `before` what it had reported until
 //! then. Recipients and payloads stay out of the audit, and every text from outside is bounded.
 
@@ -120,9 +120,10 @@ pub fn reported(message: &Message, before: Option<Delivery>, word: &LastWord, at
 }
 
 /// Pending → cancelled.
-pub fn cancelled(message: &Message, by: &Actor, at: Time) -> Record {
+pub fn cancelled(message: &Message, by: &Actor, note: Option<&str>, at: Time) -> Record {
+    let detail = Detail { reason: note.map(clipped), ..Detail::default() };
     let record = step(Event::Cancelled, message, StateName::Pending, StateName::Cancelled, at);
-    Record { actor: clipped(&by.0).to_owned(), ..record }
+    Record { actor: clipped(&by.0).to_owned(), detail: detail.text(), ..record }
 }
 
 /// Failed → pending, in that round.
@@ -156,6 +157,11 @@ pub fn hastened(message: &Message, by: &Actor, at: Time) -> Record {
 /// An act that concerns no message: `detail` is a JSON object that says the rest, without anything personal or secret.
 pub fn act_of(event: Event, tenant: &Tenant, by: &Actor, detail: &serde_json::Value, at: Time) -> Record {
     Record { tenant: tenant.as_str().to_owned(), detail: detail.to_string(), ..of_the_store(event, by, at) }
+}
+
+/// The same for an act that concerns everybody.
+pub fn of_everybody(event: Event, by: &Actor, detail: &serde_json::Value, at: Time) -> Record {
+    Record { detail: detail.to_string(), ..of_the_store(event, by, at) }
 }
 
 /// Pending → failed, past its deadline.

@@ -34,8 +34,8 @@ use pombo_store::roster::Recipient;
 use pombo_store::shelf::{Doc, Expect, Leaf, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    Accepted, Ask, Claimed, Filter, Line, NodeId, Pause, Place, Repeat, Reported, Settled, Story, Tally,
-    TemplateVersion,
+    Accepted, Ask, Backlog, Claimed, Filter, Line, Measured, NodeId, Pause, Place, Repeat, Reported, Settled,
+    StatsWanted, Story, Tally, TemplateVersion,
 };
 use pombo_testbed::{Cluster, Database, Pooler};
 use world::{End, START, draft, folder, in_order, later, mins, once, queue, secs, settlement, to, until};
@@ -248,6 +248,8 @@ struct Portrait {
     groups: Vec<Group>,
     revisions: Vec<Revision>,
     tallies: Vec<Tally>,
+    stats: Vec<Measured>,
+    backlog: Vec<Backlog>,
     audit: Vec<(u64, Record)>,
     docs: Vec<Doc>,
     recipients: Vec<Recipient>,
@@ -287,6 +289,11 @@ fn portrait(core: &impl Core) -> Portrait {
             tallies.sort();
             tallies
         },
+        stats: {
+            let every = StatsWanted { tenant: None, since: Time::default(), until: Time::MAX };
+            reader.stats(&every).unwrap()
+        },
+        backlog: reader.backlog(START + mins(60)).unwrap(),
         audit: reader.audit(0, 100_000).unwrap(),
         docs: Shelf::ALL
             .into_iter()
@@ -558,6 +565,7 @@ fn a_damaged_file_is_reported_and_so_is_a_message_that_is_nowhere() {
     one("UPDATE ready SET steps = steps + 1", "at another step");
     one("DELETE FROM ordered WHERE active = 1", "not exactly one message may go");
     one("DELETE FROM blob", "without an attachment");
+    one("UPDATE tally SET count = count + 1 WHERE what = 38", "as many messages waiting as were counted");
     one("UPDATE cause SET count = count + 1", "as many dead letters as were counted");
     one("DELETE FROM dead_letter", "missing among the dead letters");
     one("INSERT INTO dead_letter SELECT min(key), 1 FROM message", "there without having failed");
@@ -583,6 +591,10 @@ fn what_does_not_fit_together_in_a_database_is_reported() {
         let found = home.check(&mut |_| ()).unwrap().faults;
         assert!(found.iter().any(|fault| fault.what.contains(said)), "{said}: {found:?}");
     };
+    one(
+        "UPDATE tally_added SET count = count + 1 WHERE what = 38",
+        "as many messages waiting as were counted",
+    );
     one(
         "DELETE FROM ready WHERE key = (SELECT min(key) FROM ready)",
         "neither finished nor waiting nor being sent",

@@ -256,6 +256,9 @@ impl Core for Unsure {
     fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Result<Reported, StoreError> {
         self.core.report(channel, report, now)
     }
+    fn leave_out(&mut self, key: ClaimKey, reason: &str, now: Time) -> Result<Settled, StoreError> {
+        self.core.leave_out(key, reason, now)
+    }
     fn cancel(
         &mut self,
         tenant: &Tenant,

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeMap;
+
 use pombo_kernel::attachment::Blob;
 use pombo_kernel::campaign::recipient::{Listed, Person};
 use pombo_kernel::delivery::Delivery;
@@ -16,7 +18,7 @@ use pombo_store::home::Home;
 use pombo_store::roster::{self, Enlist, Enlisted};
 use pombo_store::shelf::{Doc, Expect, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::sqlite::Sqlite;
-use pombo_store::{Ask, Filter, NodeId};
+use pombo_store::{Ask, Counted, Filter, Measured, NodeId, StatsWanted};
 
 /// Written by schema 1: one message sent, one failed, one cancelled, one retrying, one waiting, one being sent when
 /// the process died, and two in an order.
@@ -27,6 +29,9 @@ const SCHEMA_1: &str = include_str!("golden/schema-1.sql");
 const SCHEMA_3: &str = include_str!("golden/schema-3.sql");
 /// As schema 4 had it: the same, with dead letters by cause, documents, an edited message and one in its second round.
 const SCHEMA_4: &str = include_str!("golden/schema-4.sql");
+/// What makes schema 5 of schema 4.
+const TO_SCHEMA_5: &str =
+    concat!(include_str!("../sql/sqlite/migrations/0005.sql"), "PRAGMA user_version = 5;");
 /// Such a text.
 const ODD: &str = "\0a\u{1}0'ç\u{1}";
 
@@ -242,4 +247,47 @@ fn what_was_dead_in_schema_1_is_a_dead_letter_with_its_cause() {
     assert_eq!(store.rule(&ruling, later).unwrap(), Ok(vec![Ruled::Done, Ruled::Done]));
     store.commit(later, &[3; 32]).unwrap();
     assert_eq!(store.reader().unwrap().groups(&Tenant::default(), 10).unwrap(), []);
+}
+
+#[test] // fault 57, REQ OB-1
+fn what_waited_in_earlier_schemas_is_counted_when_they_are_opened() {
+    let schema_5 = format!("{SCHEMA_4}{TO_SCHEMA_5}");
+    for dump in [SCHEMA_1, SCHEMA_3, SCHEMA_4, &schema_5] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = opened(dump, folder.path());
+        let mut reader = store.reader().unwrap();
+        let mut waits: BTreeMap<_, u64> = BTreeMap::new();
+        for tenant in ["default", "acme"].map(|tenant| tenant.parse::<Tenant>().unwrap()) {
+            let lines = reader.page(&Filter { tenant, ..Filter::default() }, None, 100).unwrap().lines;
+            for line in lines {
+                let queue = &line.message.queue;
+                if matches!(line.state.name(), StateName::Pending | StateName::Sending) {
+                    let place = (queue.tenant.clone(), queue.lane.clone(), queue.channel.clone());
+                    *waits.entry(place).or_default() += 1;
+                }
+            }
+        }
+        let backlog = reader.backlog(Time::from_millis(0)).unwrap();
+        let counted: BTreeMap<_, u64> =
+            backlog.into_iter().map(|it| ((it.tenant, it.lane, it.channel), it.waiting)).collect();
+        assert_eq!(counted, waits);
+        assert!(waits.values().sum::<u64>() > 4, "{waits:?}");
+        // What was counted by the hour still is, and goes on with details.
+        let every = StatsWanted { tenant: None, since: Time::default(), until: Time::MAX };
+        let before = reader.stats(&every).unwrap();
+        let accepted = |counted: &[Measured]| -> i64 {
+            counted.iter().filter(|it| it.what == Counted::Accepted).map(|it| it.count).sum()
+        };
+        assert!(accepted(&before) >= 8 && before.iter().all(|it| it.detail.is_empty() && it.sum == 0));
+        let later = Time::from_millis(1_900_000_000_000);
+        let lost = store.take_over(NodeId(5), 1, later).unwrap().remove(0);
+        store.release(lost.key, later).unwrap();
+        store.cancel(&lost.message.queue.tenant, lost.message.id, &Actor("ana".into()), later).unwrap();
+        store.commit(later, &[3; 32]).unwrap();
+        let left = store.reader().unwrap().backlog(later).unwrap().iter().map(|it| it.waiting).sum::<u64>();
+        assert_eq!(left, waits.values().sum::<u64>() - 1);
+        drop((store, reader));
+        let home: Home = folder.path().to_str().unwrap().parse().unwrap();
+        assert_eq!(home.check(&mut |_| ()).unwrap().faults, []);
+    }
 }

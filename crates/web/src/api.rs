@@ -1,5 +1,7 @@
 //! The HTTP API under `/v1`, and the health checks beside it.
 
+pub(crate) mod alerts;
+pub(crate) mod audit;
 pub(crate) mod batch;
 pub(crate) mod campaigns;
 pub(crate) mod channels;
@@ -12,7 +14,9 @@ mod fields;
 pub(crate) mod health;
 pub(crate) mod keys;
 pub(crate) mod list;
+mod listing;
 pub(crate) mod messages;
+pub(crate) mod metrics;
 mod news;
 pub(crate) mod operations;
 pub(crate) mod page;

@@ -1,9 +1,7 @@
 //! Campaigns as documents: how they are put on their shelf, changed there and seen by callers.
 
-use std::collections::BTreeMap;
-
-use pombo_kernel::block::Gate;
-use pombo_kernel::campaign::line::{Line, LineRules};
+use pombo_kernel::campaign::forecast::Outlook;
+use pombo_kernel::campaign::waiting::Waiting;
 use pombo_kernel::campaign::{Campaign, PauseReason, Roll, State, StateName};
 use pombo_kernel::message::Actor;
 use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
@@ -18,12 +16,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::course::Course;
 use crate::shelf;
 
 /// The beginning of every campaign's id.
 pub const PREFIX: &str = "cmp_";
-/// Gates that open one after the other before a send.
-const GATES: usize = 16;
 
 /// A wish to put a new campaign there.
 pub fn begin(tenant: &Tenant, id: &str, campaign: &Campaign) -> Shelve {
@@ -125,12 +122,18 @@ pub struct CampaignView {
     pub start_at: Option<Time>,
     pub counts: CountsView,
     pub limits: LimitsView,
-    /// Recipients an hour, of the time that this run has used; null before the first.
+    /// Recipients reached or given up in an hour: over those sends of this run whose wait is over, and the time that these
+    /// and their waits took; null before the first.
     pub rate_per_hour: Option<f64>,
-    /// When everybody will have been reached, if nothing is in the way but its pace, its hours and its line's rules.
+    /// When the last recipient will have been reached at the mean pace, its hours, its line's rules, the other campaigns
+    /// of the line and retries that are due counted; of one that has not begun, from now or its time on. Null while it
+    /// is paused, where nobody can say, and if that is more than five years away.
     pub eta: Option<Time>,
-    /// When the next send of a running one may set out; null while one is under way.
+    /// When the next send of a running one may set out; null while one is under way, and if nobody can say.
     pub next_send_at: Option<Time>,
+    /// Why a running one does not send at this moment; null while nothing is in its way. Also of one that has not begun
+    /// or is paused if there is no hour in which it may send.
+    pub waiting: Option<Waiting>,
     /// A message is being sent.
     pub in_flight: bool,
     pub created_at: Time,
@@ -202,69 +205,6 @@ impl LimitsView {
     }
 }
 
-/// A channel as campaigns use it: its rules, and how it stands.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Course {
-    rules: LineRules,
-    line: Line,
-}
-
-impl Course {
-    /// Of a campaign's channel; without rules if there is no such channel any more.
-    pub(crate) async fn of(
-        store: &dyn Store,
-        setup: &Setup,
-        campaign: &Campaign,
-    ) -> Result<Course, StoreError> {
-        let rules = setup.channels.get(&campaign.channel).map(|channel| channel.line.clone());
-        let Some(rules) = rules.filter(|rules| !rules.is_free()) else { return Ok(Course::default()) };
-        let doc = store.doc(Shelf::Line, Tenant::default(), campaign.channel.to_string()).await?;
-        let line = doc.and_then(|doc| serde_json::from_str(&doc.leaf.body).ok());
-        Ok(Course { rules, line: line.unwrap_or_default() })
-    }
-
-    /// When everybody will have been reached.
-    pub(crate) fn eta(&self, campaign: &Campaign, now: Time) -> Option<Time> {
-        campaign.eta(Some(&self.rules), now).filter(|at| *at < Time::MAX)
-    }
-
-    /// When its next message may set out, given that nothing happens until then; none if nobody can say.
-    pub(crate) fn next_send(&self, campaign: &Campaign, now: Time) -> Option<Time> {
-        let mut at = now;
-        for _ in 0..GATES {
-            let gates = [campaign.gate(at), self.line.gate(&self.rules, at)];
-            let shut = gates.into_iter().filter_map(|gate| match gate {
-                Gate::Shut { until } => Some(until),
-                Gate::Open | Gate::Flow(_) | Gate::Probe => None,
-            });
-            match shut.collect::<Option<Vec<Time>>>()?.into_iter().max() {
-                None => return Some(at),
-                Some(until) if until == Time::MAX => return None,
-                Some(until) => at = until,
-            }
-        }
-        None
-    }
-}
-
-/// The channels of several campaigns, each looked at once.
-#[derive(Debug, Default)]
-pub(crate) struct Courses(BTreeMap<ChannelName, Course>);
-
-impl Courses {
-    pub(crate) async fn of(
-        &mut self,
-        store: &dyn Store,
-        setup: &Setup,
-        campaign: &Campaign,
-    ) -> Result<&Course, StoreError> {
-        if !self.0.contains_key(&campaign.channel) {
-            self.0.insert(campaign.channel.clone(), Course::of(store, setup, campaign).await?);
-        }
-        Ok(&self.0[&campaign.channel])
-    }
-}
-
 /// A campaign as it is now, for callers.
 pub async fn seen(
     store: &dyn Store,
@@ -273,12 +213,12 @@ pub async fn seen(
     campaign: &Campaign,
     now: Time,
 ) -> Result<CampaignView, StoreError> {
-    let course = Course::of(store, setup, campaign).await?;
-    Ok(CampaignView::of(id, campaign, &course, now))
+    let course = Course::of(store, setup, campaign, now).await?;
+    Ok(CampaignView::of(id, campaign, &course.outlook(store, id, campaign).await?, now))
 }
 
 impl CampaignView {
-    pub(crate) fn of(id: &str, campaign: &Campaign, course: &Course, now: Time) -> CampaignView {
+    pub(crate) fn of(id: &str, campaign: &Campaign, outlook: &Outlook<'_>, now: Time) -> CampaignView {
         let (mut reason, mut note, mut start_at, mut finished) = (None, None, None, None);
         match &campaign.state {
             State::Draft | State::Running { .. } => {}
@@ -290,8 +230,6 @@ impl CampaignView {
                 finished = Some(*finished_at);
             }
         }
-        let sends = matches!(campaign.state, State::Running { .. }) && campaign.roll.left() > 0;
-        let next = sends.then(|| course.next_send(campaign, now)).flatten();
         CampaignView {
             id: id.to_owned(),
             name: campaign.name.clone(),
@@ -312,56 +250,15 @@ impl CampaignView {
             start_at,
             counts: campaign.roll.into(),
             limits: LimitsView::of(campaign),
-            rate_per_hour: rate_per_hour(campaign),
-            eta: course.eta(campaign, now),
-            next_send_at: next,
+            rate_per_hour: campaign.rate_per_hour(now).map(|rate| (rate * 10.0).round() / 10.0),
+            eta: campaign.eta(outlook, now),
+            next_send_at: campaign.next_send(outlook, now),
+            waiting: campaign.waiting(outlook, now),
             in_flight: campaign.flight.is_some(),
             created_at: campaign.created_at,
             created_by: campaign.created_by.0.clone(),
             started_at: campaign.started_at,
             finished_at: finished,
         }
-    }
-}
-
-/// To a tenth.
-#[allow(clippy::cast_precision_loss)]
-fn rate_per_hour(campaign: &Campaign) -> Option<f64> {
-    let (ends, used) = (campaign.run.ends, campaign.run.used.seconds());
-    (ends > 0 && used > 0.0).then(|| (ends as f64 * 36_000.0 / used).round() / 10.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn running(window: &str, now: Time) -> Campaign {
-        let place = ("mail".parse().unwrap(), LaneName::default());
-        let template = ("greeting".parse().unwrap(), 1);
-        let mut campaign = Campaign::new("Check-ups".into(), place, template, Actor("test".into()), now);
-        campaign.window = serde_json::from_str(window).unwrap();
-        campaign.enlisted(3, 0, 0);
-        campaign.start(now).unwrap();
-        campaign
-    }
-
-    #[test] // REQ BK-7
-    fn the_next_send_is_when_pace_hours_and_line_allow_it_together() {
-        let evening: Time = "2026-06-01T19:59:50Z".parse().unwrap();
-        let hours = r#"{"hours": "08:00-20:00", "time_zone": "UTC"}"#;
-        let mut campaign = running(hours, evening);
-        let free = Course::default();
-        assert_eq!(free.next_send(&campaign, evening), Some(evening));
-        // Its wait ends when its hours are over.
-        campaign.free_at = evening + Span::from_secs(15);
-        let morning: Time = "2026-06-02T08:00:00Z".parse().unwrap();
-        assert_eq!(free.next_send(&campaign, evening), Some(morning));
-        let window = serde_json::from_str(r#"{"hours": "09:00-10:00", "time_zone": "UTC"}"#).unwrap();
-        let rules = LineRules { window: Some(window), ..LineRules::default() };
-        let narrow = Course { rules, line: Line::default() };
-        assert_eq!(narrow.next_send(&campaign, evening), Some("2026-06-02T09:00:00Z".parse().unwrap()));
-        // Hours that never meet.
-        let nights = running(r#"{"hours": "20:00-21:00", "time_zone": "UTC"}"#, evening);
-        assert_eq!(narrow.next_send(&nights, evening), None);
     }
 }

@@ -10,6 +10,7 @@ use pombo_kernel::name::Tenant;
 use pombo_kernel::policy::Policy;
 use pombo_kernel::time::{Clock, Time};
 use pombo_store::audit::Event;
+use pombo_store::meter::Retries;
 use pombo_store::shelf::{Doc, Expect, Leaf, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::transition::act_of;
 use pombo_store::{Store, StoreError};
@@ -36,8 +37,9 @@ pub async fn decide(
     policy: &Policy,
     question: &Question,
     asker: &Asker,
+    meter: &Retries,
 ) -> Result<Decision, StoreError> {
-    let deciding = recorded(store, clock, policy, question, asker);
+    let deciding = recorded(store, clock, policy, question, asker, meter);
     tokio::time::timeout(PATIENCE, deciding)
         .await
         .unwrap_or_else(|_| Err(StoreError::Unavailable("a decision was not recorded within 5 s".to_owned())))
@@ -49,8 +51,9 @@ async fn recorded(
     policy: &Policy,
     question: &Question,
     asker: &Asker,
+    meter: &Retries,
 ) -> Result<Decision, StoreError> {
-    let started = clock.now();
+    let (started, began) = (clock.now(), clock.elapsed());
     let of_claim = |limit| Wanted {
         shelf: Shelf::Decision,
         tenant: Some(asker.tenant.clone()),
@@ -100,6 +103,12 @@ async fn recorded(
     };
     match store.shelve(vec![wish]).await?.into_iter().next() {
         Some(Shelved::Done { .. }) => {
+            meter.analysed(clock.elapsed().saturating_sub(began));
+            match (decision.code, decision.next_retry_time) {
+                (None, at) => meter.scheduled(at.unwrap_or_default().since(decision.decided_at)),
+                (Some(Never::MaxRetriesExceeded), _) => meter.exhausted(),
+                (Some(Never::PermanentError), _) => meter.permanent(),
+            }
             log(&decision, clock.now().since(started).millis());
             Ok(decision)
         }

@@ -84,6 +84,13 @@ pub fn kind(event: Event) -> &'static str {
         Event::CampaignCancelled => "campaign.cancelled",
         Event::CampaignRemoved => "campaign.removed",
         Event::RecipientsListed => "campaign.recipients_listed",
+        Event::AlertFired => "alert.fired",
+        Event::AlertResolved => "alert.resolved",
+        Event::AlertAcknowledged => "alert.acknowledged",
+        Event::AlertSilenced => "alert.silenced",
+        Event::AlertUnsilenced => "alert.unsilenced",
+        Event::Exported => "data.exported",
+        Event::Anchored => "audit.anchored",
     }
 }
 

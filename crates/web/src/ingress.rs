@@ -27,6 +27,7 @@ use crate::Door;
 use crate::api::messages::conflicting;
 use crate::auth::{Caller, bearer};
 use crate::problem::{Code, Problem};
+use crate::trail::Trail;
 use crate::{idempotency, view};
 
 /// Whose manner a door has.
@@ -167,33 +168,26 @@ fn keyed(key: String, request: &[u8]) -> Idempotency {
     Idempotency { key, fingerprint }
 }
 
-/// A draft of one request, and its place in it: no two have the same.
-type Placed = (String, Draft);
-
-/// Stores the drafts of one request, in their order, under its key if it has one.
+/// Stores the drafts of one request, in their order, each under its part of the request's key if that has one.
 ///
 /// The first one carries the key. If that belongs to another request, nothing is stored, and if we die right after it,
 /// the caller has had no answer and a repeat stores the rest.
-async fn accept(
-    door: &Door,
-    drafts: Vec<Placed>,
-    key: Option<Idempotency>,
-) -> Result<Vec<Accepted>, Problem> {
+async fn accept(door: &Door, head: &Parts, drafts: Vec<Draft>) -> Result<Vec<Accepted>, Problem> {
     let mut groups = vec![Vec::new(), Vec::new()];
-    for (n, (place, mut draft)) in drafts.into_iter().enumerate() {
-        draft.idempotency = key.as_ref().map(|key| part(key, n, &place));
-        groups[usize::from(key.is_some() && n > 0)].push(draft);
+    for (n, draft) in drafts.into_iter().enumerate() {
+        groups[usize::from(draft.idempotency.is_some() && n > 0)].push(draft);
     }
     let mut accepted = Vec::new();
     for group in groups.into_iter().filter(|group| !group.is_empty()) {
-        for answer in door.store().accept(group).await? {
+        for answer in door.accept(group, Trail::of(head)).await? {
             accepted.push(answer.map_err(conflicting)?);
         }
     }
     Ok(accepted)
 }
 
-/// The key of one part of a request. The character between cannot stand in a caller's key.
+/// The key of one part of a request, by its number and its place, of which no two parts have the same. The character
+/// between cannot stand in a caller's key.
 fn part(whole: &Idempotency, n: usize, place: &str) -> Idempotency {
     let key = match n {
         0 => whole.key.clone(),

@@ -3,10 +3,12 @@
 //! Doors know the store and the kernel, never the engine: they meet it in the store, so that nodes that take
 //! messages in and nodes that send them can run apart.
 
+pub mod alert;
 mod api;
 mod auth;
 mod body;
 pub mod campaign;
+mod course;
 pub mod decision;
 mod docs;
 pub mod event;
@@ -17,6 +19,8 @@ mod ingress;
 pub mod key;
 mod keyring;
 pub mod keys;
+mod meter;
+pub mod notice;
 mod openapi;
 pub mod operation;
 mod pin;
@@ -27,22 +31,29 @@ mod seats;
 mod server;
 pub mod shelf;
 pub mod suppression;
+mod trail;
 mod view;
 pub mod webhook;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use pombo_kernel::message::Draft;
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::Clock;
-use pombo_store::Store;
+use pombo_kernel::trace::Tracer;
+use pombo_store::{Store, StoreError};
 use tokio::sync::{Semaphore, watch};
 
+use crate::trail::Trail;
+
+pub use api::health::Check;
 pub use auth::{Access, Caller, Role, UnknownRole};
 pub use idempotency::of as idempotency;
 pub use ingress::smtp;
 pub use key::digest;
+pub use meter::Meter;
 pub use pin::pin_templates;
 pub use route::{ROUTES, Route, probes, router};
 pub use server::{Bounds, serve, serve_within};
@@ -69,7 +80,15 @@ struct Inner {
     /// Reports that may wait at once for the messages that they are about.
     waiters: Semaphore,
     complaints: proof::Complaints,
+    /// Who records requests, if anybody does.
+    tracer: OnceLock<Arc<dyn Tracer>>,
+    meter: OnceLock<Meter>,
+    /// What else is told to whoever asks whether the node is ready.
+    signs: OnceLock<Vec<Sign>>,
 }
+
+/// Looks at something that the doors do not know of.
+pub type Sign = Box<dyn Fn() -> Check + Send + Sync>;
 
 /// How long a caller may take to say what it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +151,41 @@ impl Door {
             followers: seats::Seats::new(api::events::FOLLOWERS),
             waiters: Semaphore::new(api::receipts::WAITERS),
             complaints: proof::Complaints::new(),
+            tracer: OnceLock::new(),
+            meter: OnceLock::new(),
+            signs: OnceLock::new(),
         }))
+    }
+
+    /// Measures with that from now on. To be called before the first request; without it, numbers are kept for nobody.
+    pub fn measure_with(&self, meter: Meter) {
+        let _ = self.0.meter.set(meter);
+    }
+
+    fn meter(&self) -> &Meter {
+        self.0.meter.get_or_init(Meter::default)
+    }
+
+    /// Has `/readyz` tell of that as well.
+    pub fn watch_for(&self, signs: Vec<Sign>) {
+        let _ = self.0.signs.set(signs);
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.clock.elapsed()
+    }
+
+    /// Has requests recorded from now on, and messages take their traces along.
+    pub fn keep_traces(&self, tracer: Arc<dyn Tracer>) {
+        let _ = self.0.tracer.set(tracer);
+    }
+
+    /// Stores messages, in the trace of the request that brings them, where traces are kept.
+    async fn accept(&self, drafts: Vec<Draft>, trail: Option<&Trail>) -> Result<trail::Answers, StoreError> {
+        match trail {
+            None => self.store().accept(drafts).await,
+            Some(trail) => trail.accept(self.store(), drafts).await,
+        }
     }
 
     /// Takes nothing new from now on, and says so at `/readyz`, so that a load balancer looks elsewhere.

@@ -4,6 +4,8 @@
 //! from the form of a route is added here and not written in the tables: the key that it asks for, and the problems
 //! that anything with a key, a body, a cursor or a name in its path can answer with.
 
+mod alerts;
+mod audit;
 mod campaigns;
 mod entry;
 mod events;
@@ -35,7 +37,9 @@ const TABLES: &[&[Entry]] = &[
     campaigns::ENTRIES,
     letters::ENTRIES,
     house::ENTRIES,
+    alerts::ENTRIES,
     events::ENTRIES,
+    audit::ENTRIES,
     ingress::ENTRIES,
 ];
 
@@ -45,6 +49,7 @@ const TAGS: &[(&str, &str)] = &[
     ("campaigns", "One template to many people, one at a time, at a pace."),
     ("dead-letters", "Messages that failed: grouped by cause, put right, sent again or given up."),
     ("operations", "Work that outlasts the request that asked for it."),
+    ("alerts", "What is wrong, who is told and who looks after it."),
     ("channels", "Where messages go out, and what makes them wait."),
     ("templates", "What messages say, version by version."),
     ("suppressions", "Who is not written to any more."),
@@ -53,8 +58,9 @@ const TAGS: &[(&str, &str)] = &[
     ("keys", "Who may come in, and how far."),
     ("webhooks", "Who is told of events."),
     ("events", "What happens, as it happens."),
+    ("audit", "What happened and by whom, and whether the record of it is whole."),
     ("receipts", "What providers report of messages that they took. No key, but proof."),
-    ("stats", "Counts of all time."),
+    ("stats", "What was counted, and how well it goes."),
     ("store", "Whether anything is sent at all."),
     ("health", "Whether a node is well, and these pages."),
     ("drop-in", "Doors in the manner of other systems, with their keys, answers and errors."),
@@ -322,7 +328,7 @@ fn follows(route: &Route, entry: &Entry) -> Vec<Code> {
             Code::StoreUnavailable,
             Code::ShuttingDown,
         ]),
-        Way::Open(_) | Way::Page(_) | Way::Preflight | Way::DropIn(..) => {}
+        Way::Open(_) | Way::Watched(_) | Way::Page(_) | Way::Preflight | Way::DropIn(..) => {}
     }
     if !entry.bodies.is_empty() {
         codes.extend([
@@ -349,6 +355,7 @@ fn follows(route: &Route, entry: &Entry) -> Vec<Code> {
 fn security(route: &Route) -> Value {
     match route.way {
         Way::Open(_) | Way::Page(_) | Way::Preflight => json!([]),
+        Way::Watched(_) => json!([{}, {"key": []}]),
         Way::Keyed(..) | Way::DropIn(Surface::Resend, ..) => json!([{"key": []}]),
         Way::DropIn(Surface::Evolution, ..) => json!([{"apikey": []}]),
         Way::DropIn(Surface::Rest | Surface::Function, ..) => json!([{"apikey": []}, {"key": []}]),

@@ -15,17 +15,19 @@ use axum::routing::{MethodFilter, on};
 use futures_util::FutureExt;
 use http::request::Parts;
 use http::{HeaderValue, Method, header};
+use pombo_kernel::trace::Fact;
 
 use crate::Door;
 use crate::api::{
-    batch, campaigns, channels, classify, dead, decisions, events, health, keys, list, messages, operations,
-    receipts, recipients, stats, store, suppressions, templates, webhooks,
+    alerts, audit, batch, campaigns, channels, classify, dead, decisions, events, health, keys, list,
+    messages, metrics, operations, receipts, recipients, stats, store, suppressions, templates, webhooks,
 };
 use crate::auth::{Access, Caller, bearer};
 use crate::ingress::{self, Surface, evolution, queue, resend, supabase};
 use crate::keyring;
 use crate::problem::{Code, Problem};
 use crate::proof::{self, Proven};
+use crate::trail::{self, Trail};
 use crate::{docs, openapi};
 
 /// What a handler answers with, some time.
@@ -51,6 +53,8 @@ pub struct Route {
 /// How a route is reached: a handler that gets a caller cannot be had without saying who may call it.
 pub(crate) enum Way {
     Open(fn(Door) -> Answer),
+    /// As `Open`, unless a key is asked for: one that may look at what concerns all tenants.
+    Watched(fn(Door) -> Answer),
     /// Says the same to everybody.
     Page(fn() -> Response),
     Keyed(Access, fn(Call) -> Answer),
@@ -66,7 +70,7 @@ impl Route {
     /// What the route asks of a key; nothing if no key opens it, or none is needed.
     pub fn access(&self) -> Option<Access> {
         match self.way {
-            Way::Open(_) | Way::Page(_) | Way::Proven(_) | Way::Preflight => None,
+            Way::Open(_) | Way::Watched(_) | Way::Page(_) | Way::Proven(_) | Way::Preflight => None,
             Way::Keyed(access, _) | Way::DropIn(_, access, _) => Some(access),
         }
     }
@@ -82,6 +86,11 @@ impl fmt::Debug for Route {
 pub static ROUTES: &[Route] = &[
     open("/healthz", |_| Box::pin(health::alive())),
     open("/readyz", |door| Box::pin(health::ready(door))),
+    Route {
+        method: Method::GET,
+        path: "/metrics",
+        way: Way::Watched(|door| Box::pin(metrics::metrics(door))),
+    },
     Route { method: Method::GET, path: "/openapi.json", way: Way::Page(openapi::answer) },
     Route { method: Method::GET, path: "/docs", way: Way::Page(docs::answer) },
     keyed(Method::POST, "/v1/messages", Access::Send, |call| Box::pin(messages::create(call))),
@@ -129,6 +138,17 @@ pub static ROUTES: &[Route] = &[
     keyed(Method::POST, "/v1/operations/{id}/cancel", Access::Operate, |call| {
         Box::pin(operations::cancel(call))
     }),
+    keyed(Method::GET, "/v1/alerts", Access::Look, |call| Box::pin(alerts::list(call))),
+    keyed(Method::GET, "/v1/alerts/rules", Access::Look, |call| Box::pin(alerts::rules(call))),
+    keyed(Method::POST, "/v1/alerts/test", Access::Operate, |call| Box::pin(alerts::test(call))),
+    keyed(Method::GET, "/v1/alerts/{id}", Access::Look, |call| Box::pin(alerts::show(call))),
+    keyed(Method::POST, "/v1/alerts/{id}/acknowledge", Access::Operate, |call| {
+        Box::pin(alerts::acknowledge(call))
+    }),
+    keyed(Method::POST, "/v1/alerts/{id}/silence", Access::Operate, |call| Box::pin(alerts::silence(call))),
+    keyed(Method::POST, "/v1/alerts/{id}/unsilence", Access::Operate, |call| {
+        Box::pin(alerts::unsilence(call))
+    }),
     keyed(Method::GET, "/v1/channels", Access::Look, |call| Box::pin(channels::list(call))),
     keyed(Method::POST, "/v1/channels/{name}/hold", Access::Operate, |call| Box::pin(channels::hold(call))),
     keyed(Method::POST, "/v1/channels/{name}/release", Access::Operate, |call| {
@@ -170,6 +190,10 @@ pub static ROUTES: &[Route] = &[
     // Some providers write the event's name behind the address that they were given; the body says it as well.
     proven("/v1/receipts/{channel}/{event}", |report| Box::pin(receipts::take(report))),
     keyed(Method::GET, "/v1/events", Access::Follow, |call| Box::pin(events::follow(call))),
+    keyed(Method::GET, "/v1/audit", Access::Look, |call| Box::pin(audit::list(call))),
+    keyed(Method::GET, "/v1/audit/export", Access::Look, |call| Box::pin(audit::export(call))),
+    keyed(Method::GET, "/v1/audit/verify", Access::Look, |call| Box::pin(audit::verify(call))),
+    keyed(Method::GET, "/v1/audit/anchors", Access::Look, |call| Box::pin(audit::anchors(call))),
     keyed(Method::GET, "/v1/webhooks", Access::Operate, |call| Box::pin(webhooks::list(call))),
     keyed(Method::POST, "/v1/webhooks", Access::Administer, |call| Box::pin(webhooks::create(call))),
     keyed(Method::GET, "/v1/webhooks/{id}", Access::Operate, |call| Box::pin(webhooks::show(call))),
@@ -239,37 +263,79 @@ pub fn router(door: Door) -> Router {
 
 /// Only what tells a supervisor whether the process is well, for nodes that take no messages in.
 pub fn probes(door: Door) -> Router {
-    let open = routed(|route| matches!(route.way, Way::Open(_)));
+    let open = routed(|route| matches!(route.way, Way::Open(_) | Way::Watched(_)));
     open.fallback(no_api).method_not_allowed_fallback(no_method).with_state(door)
 }
 
 fn routed(wanted: fn(&Route) -> bool) -> Router<Door> {
     let mut router = Router::new();
-    for route in ROUTES.iter().filter(|route| wanted(route)) {
+    for (place, route) in ROUTES.iter().enumerate().filter(|(_, route)| wanted(route)) {
         let Ok(filter) = MethodFilter::try_from(route.method.clone()) else { continue };
-        let handler =
-            move |State(door): State<Door>, request: Request| async move { run(route, door, request).await };
+        let handler = move |State(door): State<Door>, request: Request| async move {
+            measured(Some(place), &door, run(route, door.clone(), request)).await
+        };
         router = router.route(route.path, on(filter, handler));
     }
     router
 }
 
+/// Counts a request, and measures how long its answer took.
+async fn measured(place: Option<usize>, door: &Door, answer: impl Future<Output = Response>) -> Response {
+    let (request, started) = (door.meter().began(place), door.elapsed());
+    let response = answer.await;
+    request.answered(response.status(), door.elapsed().saturating_sub(started));
+    response
+}
+
 /// Runs a route's handler; a panic in it is a fault of ours and ends neither the connection nor the process.
-async fn run(route: &'static Route, door: Door, request: Request) -> Response {
+async fn run(route: &'static Route, door: Door, mut request: Request) -> Response {
+    let trail = followed(route, &door, &mut request);
     let answer = AssertUnwindSafe(admit(route, door, request)).catch_unwind().await;
     let answer = answer.unwrap_or_else(|_| {
         tracing::error!(method = %route.method, path = route.path, "a handler panicked");
         Err(Problem::internal())
     });
-    sealed(answer.unwrap_or_else(|problem| match route.way {
+    let response = sealed(answer.unwrap_or_else(|problem| match route.way {
         Way::DropIn(surface, ..) => surface.tell(&problem),
         _ => problem.into_response(),
-    }))
+    }));
+    if let Some(trail) = trail {
+        let status = response.status();
+        let facts = vec![
+            ("http.request.method", Fact::from(route.method.to_string())),
+            ("http.route", route.path.into()),
+            ("http.response.status_code", Fact::Number(status.as_u16().into())),
+        ];
+        let fault = status.is_server_error().then(|| status.as_str().to_owned());
+        trail.end(format!("{} {}", route.method, route.path), facts, fault);
+    }
+    response
+}
+
+/// The request's place in a trace, where traces are kept. What needs no key tells of us, and is done too often to be told.
+fn followed(route: &Route, door: &Door, request: &mut Request) -> Option<Trail> {
+    let tracer = door.0.tracer.get()?;
+    if !matches!(route.way, Way::Keyed(..) | Way::DropIn(..) | Way::Proven(_)) {
+        return None;
+    }
+    let trail = Trail::begin(tracer, trail::said(request.headers()).as_ref());
+    request.extensions_mut().insert(trail.clone());
+    Some(trail)
 }
 
 async fn admit(route: &'static Route, door: Door, mut request: Request) -> Result<Response, Problem> {
     let (access, handler) = match route.way {
         Way::Open(handler) => return handler(door).await,
+        Way::Watched(handler) => {
+            if door.meter().requires_key() {
+                let key = bearer(request.headers())?;
+                let caller = door.caller_by_key(key, keyring::peer(request.extensions())).await?;
+                caller.may(Access::Look)?;
+                caller.may_use_all()?;
+                caller.may_keep_house()?;
+            }
+            return handler(door).await;
+        }
         Way::Page(page) => return Ok(page()),
         Way::Keyed(access, handler) | Way::DropIn(_, access, handler) => (access, handler),
         Way::Preflight => return Ok(ingress::preflight()),
@@ -310,7 +376,11 @@ fn no_address() -> Problem {
     )
 }
 
-async fn no_route(request: Request) -> Response {
+async fn no_route(State(door): State<Door>, request: Request) -> Response {
+    measured(None, &door, lost(request)).await
+}
+
+async fn lost(request: Request) -> Response {
     sealed(match Surface::at(request.uri().path()) {
         Some(surface) => surface.lost(&request.into_parts().0, Code::NotFound),
         None => no_address().into_response(),
@@ -318,12 +388,16 @@ async fn no_route(request: Request) -> Response {
 }
 
 async fn no_api() -> Response {
-    let detail = "this node has no API: it tells only whether it is well, at /healthz and /readyz";
+    let detail = "this node has no API: it tells only whether it is well, at /healthz, /readyz and /metrics";
     let hint = "ask a node with the role `api`";
     sealed(Problem::new(Code::NotFound, detail, hint).into_response())
 }
 
-async fn no_method(request: Request) -> Response {
+async fn no_method(State(door): State<Door>, request: Request) -> Response {
+    measured(None, &door, misused(request)).await
+}
+
+async fn misused(request: Request) -> Response {
     if let Some(surface) = Surface::at(request.uri().path()) {
         return sealed(surface.lost(&request.into_parts().0, Code::MethodNotAllowed));
     }

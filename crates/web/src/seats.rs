@@ -37,6 +37,11 @@ impl Seats {
             Seat { seats: Arc::clone(self), tenant: tenant.clone() }
         })
     }
+
+    /// How many places are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
 }
 
 impl Drop for Seat {

@@ -8,6 +8,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 use http_body_util::Full;
 use pombo_kernel::reply::{FaultKind, Receipt, Refusal, Reply};
+use pombo_kernel::trace::Context;
 use serde::Deserialize;
 use serde_json::Value;
 use url::{Position, Url};
@@ -16,7 +17,7 @@ use super::batch::Post;
 use crate::answer::{self, hints, words};
 use crate::client::{Answer, Client, Need};
 use crate::line::fault;
-use crate::{BoxFuture, Health};
+use crate::{BoxFuture, Health, trace};
 
 const USER_AGENT: &str = concat!("Pombo/", env!("CARGO_PKG_VERSION"));
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -39,13 +40,7 @@ impl fmt::Debug for Api {
 
 impl Post for Api {
     fn single<'a>(&'a self, key: &'a str, mail: Bytes, deadline: Duration) -> BoxFuture<'a, Reply> {
-        Box::pin(async move {
-            match self.post("/emails", key, mail, None, deadline).await {
-                Err(reply) => reply,
-                Ok(answer) if answer.status.is_success() => receipt(&answer),
-                Ok(answer) => Reply::Refused(refusal(&answer)),
-            }
-        })
+        Box::pin(self.alone(key, mail, None, deadline))
     }
 
     fn batch<'a>(
@@ -55,17 +50,34 @@ impl Post for Api {
         deadline: Duration,
     ) -> BoxFuture<'a, Result<Answer, Reply>> {
         let mode = (BATCH_VALIDATION, HeaderValue::from_static("permissive"));
-        Box::pin(self.post("/emails/batch", key, mails, Some(mode), deadline))
+        Box::pin(self.post("/emails/batch", key, mails, HeaderMap::from_iter([mode]), deadline))
     }
 }
 
 impl Api {
+    /// Sends a mail in a call of its own.
+    pub(super) async fn alone(
+        &self,
+        key: &str,
+        mail: Bytes,
+        trace: Option<&Context>,
+        deadline: Duration,
+    ) -> Reply {
+        let mut more = HeaderMap::new();
+        trace::pass_on(trace, &mut more);
+        match self.post("/emails", key, mail, more, deadline).await {
+            Err(reply) => reply,
+            Ok(answer) if answer.status.is_success() => receipt(&answer),
+            Ok(answer) => Reply::Refused(refusal(&answer)),
+        }
+    }
+
     async fn post(
         &self,
         path: &str,
         key: &str,
         body: Bytes,
-        more: Option<(HeaderName, HeaderValue)>,
+        more: HeaderMap,
         deadline: Duration,
     ) -> Result<Answer, Reply> {
         let mut headers = self.headers();

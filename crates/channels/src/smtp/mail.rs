@@ -10,6 +10,7 @@ use lettre::message::{Attachment, Body, Mailbox, Message, MessageBuilder, MultiP
 use lettre::{Address, address};
 use pombo_kernel::content::{mailbox, reserved_in_mail};
 use pombo_kernel::mime;
+use pombo_kernel::trace;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use url::Host;
@@ -49,6 +50,8 @@ pub(super) struct Stationery {
     pub(super) from: Option<Mailbox>,
     pub(super) bounce_address: Option<Address>,
     pub(super) signer: Option<Signer>,
+    /// Say which trace a mail belongs to, where that is known.
+    pub(super) trace_header: bool,
 }
 
 #[derive(Deserialize)]
@@ -113,7 +116,10 @@ impl Stationery {
         };
         let bounce = self.bounce_address.clone().unwrap_or_else(|| from.email.clone());
         let id = message_id(envelope, from.email.domain());
-        let mut mail = message(envelope, &content, from, to.clone(), id)?.formatted();
+        let mut own = content.headers.iter().flatten();
+        let own = own.any(|(name, _)| name.eq_ignore_ascii_case(trace::PARENT));
+        let mut mail = self.trace(envelope, own).into_bytes();
+        mail.append(&mut message(envelope, &content, from, to.clone(), id)?.formatted());
         if !mail.ends_with(b"\r\n") {
             mail.extend_from_slice(b"\r\n");
         }
@@ -143,8 +149,16 @@ impl Stationery {
             }
         };
         let domain = bounce.rsplit_once('@').map_or(to.email.domain(), |(_, domain)| domain);
-        let mail = mime::finish(&mail, "", &message_id(envelope, domain), envelope.now);
+        let own = mime::head(&mail).0.iter().any(|field| field.is(trace::PARENT));
+        let id = message_id(envelope, domain);
+        let mail = mime::finish(&mail, &self.trace(envelope, own), &id, envelope.now);
         self.sealed(mail, FOREIGN_LINE_BYTES_MAX, envelope, bounce, to)
+    }
+
+    /// The line that says which trace the mail belongs to, where that is wanted and its writer has not said it.
+    fn trace(&self, envelope: &Envelope, own: bool) -> String {
+        let known = envelope.trace.as_ref().filter(|_| self.trace_header && !own);
+        known.map(|context| format!("{}: {}\r\n", trace::PARENT, context.parent())).unwrap_or_default()
     }
 
     /// Checks whole lines once more, signs them, and makes them ready for the wire.
@@ -404,11 +418,48 @@ mod tests {
             content: content.to_string(),
             reference: None,
             signers: Vec::new(),
+            trace: None,
         })
     }
 
     fn text(content: &serde_json::Value) -> String {
         String::from_utf8(write("ana@example.net", content).unwrap().data).unwrap()
+    }
+
+    #[test] // REQ OB-2
+    fn a_mail_says_which_trace_it_belongs_to_where_that_is_wanted_and_not_said() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let told = |trace_header: bool, content: serde_json::Value| {
+            let stationery = Stationery {
+                from: sender_or_recipient("mail@clinic.example"),
+                trace_header,
+                ..Stationery::default()
+            };
+            let mail = stationery.write(&Envelope {
+                id: MessageId::new(MessageKey(1), 2),
+                idempotency_key: "msg_1-2".to_owned(),
+                now: Time::from_millis(1_700_000_000_000),
+                to: "ana@example.net".to_owned(),
+                content: content.to_string(),
+                reference: None,
+                signers: Vec::new(),
+                trace: trace::Context::read(parent, None),
+            });
+            let mail = String::from_utf8(mail.unwrap().data).unwrap();
+            let head = mail.split("\r\n\r\n").next().unwrap();
+            let lines = head.lines().filter_map(|line| line.split_once(": "));
+            let named = lines.filter(|(name, _)| name.eq_ignore_ascii_case(trace::PARENT));
+            named.map(|(_, value)| value.to_owned()).collect::<Vec<_>>()
+        };
+        let finished = |head: &str| json!({"mime": BASE64.encode(format!("{head}Subject: s\r\n\r\nhi"))});
+        let written = json!({"subject": "s", "text": "t"});
+        assert_eq!(told(true, written.clone()), [parent]);
+        assert_eq!(told(true, finished("")), [parent]);
+        assert_eq!(told(false, written), [""; 0]);
+        assert_eq!(told(false, finished("")), [""; 0]);
+        let own = json!({"subject": "s", "text": "t", "headers": {"TraceParent": "mine"}});
+        assert_eq!(told(true, own), ["mine"]);
+        assert_eq!(told(true, finished("TraceParent: mine\r\n")), ["mine"]);
     }
 
     #[test]

@@ -43,6 +43,7 @@ fn envelope(key: &str, to: &str, content: &str) -> Envelope {
         content: content.to_owned(),
         reference: None,
         signers: Vec::new(),
+        trace: None,
     }
 }
 

@@ -62,6 +62,7 @@ fn envelope(xml: &str) -> Envelope {
         content: json!({ "xml": xml }).to_string(),
         reference: Some("CLM-001-7".to_owned()),
         signers: Vec::new(),
+        trace: None,
     }
 }
 

@@ -36,6 +36,7 @@ fn envelope(id: &str, to: &str, content: &str) -> Envelope {
         content: content.to_owned(),
         reference: None,
         signers: Vec::new(),
+        trace: None,
     }
 }
 

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::block::Gate;
 use crate::id::MessageId;
+#[cfg(feature = "planted")]
+use crate::planted;
 use crate::time::{Span, Time};
 use crate::window::{Window, Zone};
 
@@ -44,17 +46,34 @@ pub struct Line {
 impl Line {
     pub fn gate(&self, rules: &LineRules, now: Time) -> Gate {
         let shut = |until| Gate::Shut { until };
-        if rules.gap.is_some() && self.flight.is_some() {
-            return shut(None);
-        }
-        let spent = rules.daily_cap.is_some_and(|cap| self.sends_on(rules, now) >= cap);
-        let gap = rules.gap.map(|_| self.free_at).filter(|free_at| now < *free_at);
-        let cap = spent.then(|| rules.time_zone.tomorrow(now));
+        let Some(gap) = self.gap_over(rules) else { return shut(None) };
+        let gap = Some(gap).filter(|over| now < *over);
+        let cap = self.spent_until(rules, now);
+        #[cfg(feature = "planted")]
+        let (gap, cap) = (
+            gap.filter(|_| !planted::is(planted::Bug::LineGapIgnored)),
+            cap.filter(|_| !planted::is(planted::Bug::CapIgnored)),
+        );
         let window = rules.window.as_ref().and_then(|window| window.opens(now));
         match [gap, cap, window].into_iter().flatten().max() {
             None => Gate::Open,
             until => shut(until),
         }
+    }
+
+    /// When the gap after the last send is over, where one is kept; nothing while a message is on its way.
+    pub(super) fn gap_over(&self, rules: &LineRules) -> Option<Time> {
+        match (rules.gap, &self.flight) {
+            (None, _) => Some(Time::default()),
+            (Some(_), None) => Some(self.free_at),
+            (Some(_), Some(_)) => None,
+        }
+    }
+
+    /// When the day's sends are used up at `now`: until when.
+    pub(super) fn spent_until(&self, rules: &LineRules, now: Time) -> Option<Time> {
+        let spent = rules.daily_cap.is_some_and(|cap| self.sends_on(rules, now) >= cap);
+        spent.then(|| rules.time_zone.tomorrow(now))
     }
 
     /// How many were sent on the day that `now` lies in.

@@ -1,5 +1,7 @@
 //! Whom a campaign writes to.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -11,6 +13,18 @@ pub struct Listed {
     /// Where it stood in what was read, from 1 on.
     pub line: u64,
     pub of: Result<Person, Refusal>,
+}
+
+impl Listed {
+    /// What tells this line from others of the campaign: the person, or all that is known of a line by which nobody can
+    /// be written to. So the same list again is the same lines again.
+    pub fn key(&self) -> Cow<'_, str> {
+        match &self.of {
+            Ok(person) => Cow::Borrowed(&person.key),
+            // No person's begins with a space.
+            Err(Refusal { to, reason }) => Cow::Owned(format!(" {}\n{to}\n{reason}", self.line)),
+        }
+    }
 }
 
 /// Somebody who can be written to.

@@ -55,8 +55,8 @@ fn it_is_complete_when_everybody_was_reached_or_given_up() {
     let mut campaign = running(4);
     assert_eq!(send(&mut campaign, 1, End::Sent, NOW).0, None);
     assert_eq!(send(&mut campaign, 2, End::Failed, NOW).0, None);
-    assert_eq!(campaign.given_up(false, true, NOW), None);
-    assert_eq!(campaign.given_up(true, true, NOW), Some(Turn::Completed));
+    assert_eq!(campaign.given_up(Standing::Cancelled, true, NOW), None);
+    assert_eq!(campaign.given_up(Standing::Failed, true, NOW), Some(Turn::Completed));
     let Roll { sent, failed, cancelled, ahead, queued, .. } = campaign.roll;
     assert_eq!((sent, failed, cancelled, ahead, queued), (1, 2, 1, 0, 0));
     assert_eq!(campaign.reprocessed(NOW), Some(Turn::Reopened));
@@ -214,17 +214,22 @@ fn only_what_makes_sense_is_done() {
 }
 
 #[test] // REQ BK-7
-fn the_end_is_foreseen_through_nights_and_daily_caps() {
-    let mut campaign = campaign(100);
-    let now: Time = "2026-06-01T11:00:00Z".parse().unwrap();
-    assert_eq!(campaign.eta(None, now), Some(now + Span::from_secs(2_200)));
-    campaign.window = serde_json::from_str(r#"{"hours": "08:00-11:30", "time_zone": "UTC"}"#).unwrap();
-    // Half an hour today; 400 seconds are left for tomorrow.
-    assert_eq!(campaign.eta(None, now), Some("2026-06-02T08:06:40Z".parse().unwrap()));
-    campaign.window = None;
-    let rules = LineRules { daily_cap: Some(40), time_zone: "UTC".parse().unwrap(), ..LineRules::default() };
-    // 40 today, 40 tomorrow, 20 on the third day.
-    assert_eq!(campaign.eta(Some(&rules), now), Some("2026-06-03T00:07:20Z".parse().unwrap()));
+fn the_rate_is_of_the_sends_whose_wait_is_over() {
+    let mut campaign = running(100);
+    assert_eq!(campaign.rate_per_hour(NOW), None);
+    // Two seconds, and a wait of 15.
+    let (_, next) = send(&mut campaign, 1, End::Sent, NOW);
+    assert_eq!(campaign.rate_per_hour(next - Span::from_millis(1)), None, "a wait ahead is not over");
+    let rate = |campaign: &Campaign, now| campaign.rate_per_hour(now).map(f64::round);
+    assert_eq!(rate(&campaign, next), Some(212.0));
+    let (_, again) = send(&mut campaign, 2, End::Retry, next);
+    assert_eq!(rate(&campaign, again - Span::from_millis(1)), Some(212.0));
+    assert_eq!(rate(&campaign, again), Some(106.0), "a try more is time that was used");
+    // What is not its pace does not count.
+    let later = again + Span::from_hours(9);
+    send(&mut campaign, 2, End::Sent, later);
+    assert_eq!(rate(&campaign, later + Span::from_secs(2)), Some(106.0));
+    assert_eq!(rate(&campaign, later + Span::from_secs(17)), Some(141.0));
 }
 
 #[test]

@@ -38,7 +38,7 @@ const FLOOR_SECONDS: u64 = 3;
 const CEILING_SECONDS: u64 = 86_400;
 const DEFAULT: Throttle = Throttle { min: Span::from_secs(15), max: Span::from_secs(25) };
 /// What a send itself is taken to need.
-const SEND: Span = Span::from_secs(2);
+pub(super) const SEND: Span = Span::from_secs(2);
 const SHORTEST_RUN: Span = Span::from_secs(120);
 const GRACE: Span = Span::from_secs(300);
 
@@ -100,6 +100,11 @@ impl Throttle {
         let room = u128::from(self.max.millis() - self.min.millis() + 1);
         let share = (u128::from(chance) * room) >> 64;
         self.min + Span::from_millis(share as u64)
+    }
+
+    /// From the start of one send to the start of the next, in the mean.
+    pub(super) fn cycle(self) -> Span {
+        self.estimate(1)
     }
 
     /// What so many sends are expected to take.

@@ -1,10 +1,11 @@
 //! CSV, cut into records as its bytes come, and the header that says what their fields are.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Ask, Cut, Own, RECORD_BYTES_MAX, TOO_LONG, Unreadable};
+use super::{Ask, Cut, Own, RECORD_BYTES_MAX, TOO_LONG, Unreadable, Wanted};
 use crate::suppression::Family;
 
 pub(super) const HEADER_HINT: &str = "begin with a line that names the columns, such as telefone;nome";
@@ -222,17 +223,15 @@ pub(super) struct Head {
     /// Where each field goes: the parts of a variable's name. Of the address, none.
     columns: Vec<Vec<String>>,
     to: usize,
-    /// The template was tried with a record.
-    pub(super) tried: bool,
+    /// What the column of addresses is called.
+    name: String,
+    /// The kind of address that it is named after, if it is.
+    pub(super) family: Option<Family>,
 }
 
 impl Head {
-    pub(super) fn read(
-        line: u64,
-        words: &str,
-        ask: &Ask,
-        family: Option<Family>,
-    ) -> Result<Head, Unreadable> {
+    pub(super) fn read(line: u64, words: &str, ask: &Ask, wanted: &Wanted) -> Result<Head, Unreadable> {
+        let family = wanted.family;
         let wrong = |what: String, hint: &str| Err(Unreadable::new(line, what, hint));
         let mut tables: Vec<(u8, Vec<String>)> = (DELIMITERS.iter().copied())
             .filter(|delimiter| ask.delimiter.is_none_or(|given| given == *delimiter))
@@ -300,7 +299,8 @@ impl Head {
             return wrong(what, "give each column a name of its own");
         }
         columns[to].clear();
-        Ok(Head { delimiter, columns, to, tried: false })
+        rename(&mut columns, &wanted.names);
+        Ok(Head { delimiter, columns, to, family: named_after(&names[to]), name: names[to].clone() })
     }
 
     /// The address of a record, and what else it says: nothing for an empty field where everybody is told something.
@@ -322,7 +322,10 @@ impl Head {
             };
             put(&mut own, parts, value);
         }
-        Ok((fields[self.to].trim(), own))
+        match fields[self.to].trim() {
+            "" => Err(format!("there is no address: {} is empty", quoted(&self.name))),
+            to => Ok((to, own)),
+        }
     }
 
     /// Whether records have a value of that name, or within it.
@@ -362,8 +365,33 @@ fn clash(columns: &[Vec<String>]) -> Option<(String, String)> {
     Some((pair[0].join("."), pair[1].join(".")))
 }
 
-/// The places of the columns that can hold the addresses: one, if it is clear.
-fn addresses(names: &[String], asked: Option<&str>, family: Option<Family>) -> Vec<usize> {
+/// Calls columns as they are wanted where only capitals differ, and nothing else could be meant.
+fn rename(columns: &mut [Vec<String>], wanted: &BTreeSet<String>) {
+    let firsts: BTreeSet<String> = columns.iter().filter_map(|parts| parts.first().cloned()).collect();
+    for name in wanted.iter().filter(|name| !firsts.contains(*name)) {
+        let alike = |other: &&String| other.to_lowercase() == name.to_lowercase();
+        let mut found = firsts.iter().filter(alike);
+        if let (Some(found), None) = (found.next(), found.next())
+            && wanted.iter().filter(alike).count() == 1
+        {
+            let firsts = columns.iter_mut().filter_map(|parts| parts.first_mut());
+            firsts.filter(|first| *first == found).for_each(|first| first.clone_from(name));
+        }
+    }
+}
+
+/// What stands between two fields, if this is the line by which Excel is told so.
+pub(super) fn announced(line: u64, words: &str) -> Option<u8> {
+    let words = words.trim_matches(['"', ' ']);
+    let (key, delimiter) = words.split_at_checked(4).filter(|_| line == 1)?;
+    match delimiter.as_bytes() {
+        [delimiter] if key.eq_ignore_ascii_case("sep=") && delimiter.is_ascii() => Some(*delimiter),
+        _ => None,
+    }
+}
+
+/// The kind of address that a column is named after, if it is.
+fn named_after(name: &str) -> Option<Family> {
     const PHONES: [&str; 16] = [
         "phone",
         "phonenumber",
@@ -383,6 +411,15 @@ fn addresses(names: &[String], asked: Option<&str>, family: Option<Family>) -> V
         "number",
     ];
     const MAILS: [&str; 5] = ["email", "emailaddress", "enderecodeemail", "mail", "correioeletronico"];
+    match folded(name).as_str() {
+        phone if PHONES.contains(&phone) => Some(Family::Whatsapp),
+        mail if MAILS.contains(&mail) => Some(Family::Email),
+        _ => None,
+    }
+}
+
+/// The places of the columns that can hold the addresses: one, if it is clear.
+fn addresses(names: &[String], asked: Option<&str>, family: Option<Family>) -> Vec<usize> {
     let places = |fits: &dyn Fn(&str) -> bool| -> Vec<usize> {
         names.iter().enumerate().filter(|(_, name)| fits(name)).map(|(place, _)| place).collect()
     };
@@ -396,12 +433,7 @@ fn addresses(names: &[String], asked: Option<&str>, family: Option<Family>) -> V
             return plainly;
         }
     }
-    places(&|name| {
-        let name = folded(name);
-        let phone = family != Some(Family::Email) && PHONES.contains(&name.as_str());
-        let mail = family != Some(Family::Whatsapp) && MAILS.contains(&name.as_str());
-        phone || mail
-    })
+    places(&|name| named_after(name).is_some_and(|it| family.is_none_or(|family| it == family)))
 }
 
 /// Letters and digits alone, small and without accents, as a person compares names.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::csv::Head;
-use super::{Cut, Own, Unreadable};
+use super::{Own, Unreadable};
 use crate::campaign::recipient::{Listed, Person, Refusal, merged};
 use crate::content;
 use crate::kind::ChannelKind;
@@ -13,6 +13,7 @@ use crate::template::Compiled;
 
 /// The longest address of a channel that has a kind of its own.
 const ADDRESS_BYTES_MAX: usize = 512;
+
 /// How much of a bad address is kept.
 const SHOWN_MAX: usize = 100;
 
@@ -27,46 +28,12 @@ pub struct Terms {
 }
 
 pub(super) struct Judge {
-    pub(super) terms: Terms,
+    terms: Terms,
 }
 
 impl Judge {
     pub(super) fn new(terms: Terms) -> Judge {
         Judge { terms }
-    }
-
-    pub(super) fn family(&self) -> Option<Family> {
-        Family::of(self.terms.kind)
-    }
-
-    /// A JSON value: an object with an address, or the address alone.
-    pub(super) fn value(&self, number: u64, name: &str, json: Cut<'_>) -> Listed {
-        let refused = |to: &str, reason: &str| Listed {
-            line: number,
-            of: Err(Refusal { to: shown(to), reason: reason.into() }),
-        };
-        let value = match json.map(serde_json::from_slice) {
-            Ok(Ok(value)) => value,
-            Ok(Err(_)) => return refused("", "it is not JSON in UTF-8; check quotes and commas"),
-            Err(why) => return refused("", why),
-        };
-        let mut own = match value {
-            Value::String(to) => return self.line(number, &to, Own::new()),
-            Value::Object(own) => own,
-            _ => return refused("", "it is neither an object nor an address"),
-        };
-        let to = match own.remove(name) {
-            Some(Value::String(to)) => to,
-            Some(Value::Number(to)) => to.to_string(),
-            None | Some(Value::Null) => return refused("", &format!("it has no `{name}`")),
-            Some(_) => return refused("", &format!("its `{name}` is not text")),
-        };
-        if let Some(Value::Object(variables)) = own.get_mut("variables") {
-            let variables = std::mem::take(variables);
-            own.remove("variables");
-            own.extend(variables);
-        }
-        self.line(number, &to, own)
     }
 
     pub(super) fn line(&self, line: u64, to: &str, own: Own) -> Listed {
@@ -109,7 +76,7 @@ impl Judge {
 
     /// The one form of an address, and what tells this person from others.
     fn address(&self, written: &str) -> Result<(String, String), String> {
-        let Some(family) = self.family() else {
+        let Some(family) = Family::of(self.terms.kind) else {
             let to = written.trim();
             return match to.len() {
                 0 => Err(NOTHING.to_owned()),
@@ -120,15 +87,19 @@ impl Judge {
                 _ => Err(format!("the address is longer than {ADDRESS_BYTES_MAX} bytes")),
             };
         };
-        let tidy = tidy(written);
-        let to = match family {
-            _ if tidy.is_empty() => Err(NOTHING),
-            Family::Whatsapp => phone(&tidy),
-            Family::Email => mail(&tidy),
-        };
-        let to = to.map_err(str::to_owned)?;
+        let to = address(family, written)?;
         let key = family.person(&to);
         Ok((to, key))
+    }
+}
+
+/// The one form of an address, however a person or a spreadsheet has written it; or what is wrong with it.
+pub fn address(family: Family, written: &str) -> Result<String, &'static str> {
+    let tidy = tidy(written);
+    match family {
+        _ if tidy.is_empty() => Err(NOTHING),
+        Family::Whatsapp => phone(&tidy),
+        Family::Email => mail(&tidy),
     }
 }
 

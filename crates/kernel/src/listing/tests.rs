@@ -312,7 +312,7 @@ fn somebody_whom_the_template_lacks_words_for_is_refused_by_name() {
 
 #[test] // REQ BK-7
 fn a_table_without_a_column_that_the_template_needs_is_refused_as_a_whole() {
-    let list: &[&[u8]] = &[b"to;Nome\na;Ana\nb;Bia\n"];
+    let list: &[&[u8]] = &[b"to;Nomes\na;Ana\nb;Bia\n"];
     let (lines, done) = read(asked(Format::Csv), terms(NULL, "{{ nome }}", json!({})), list);
     let told = done.unwrap_err().to_string();
     assert!(lines.is_empty() && told.contains("`nome` is not in the payload"), "{told}");
@@ -323,6 +323,46 @@ fn a_table_without_a_column_that_the_template_needs_is_refused_as_a_whole() {
     // One that it can do without is not needed.
     let text = "{{ nome|default(\"oi\") }}";
     assert!(read(asked(Format::Csv), terms(NULL, text, json!({})), list).1.is_ok());
+}
+
+#[test] // REQ BK-7
+fn a_column_fills_what_the_template_calls_by_other_capitals() {
+    let check = |head: &str, text: &str, payload: &str| {
+        let list = format!("{head}\na;Ana;Bia\n");
+        let (lines, done) = read(asked(Format::Csv), terms(NULL, text, json!({})), &[list.as_bytes()]);
+        assert_eq!(done, Ok(()), "{head}");
+        assert_eq!(brief(&lines[0]).2, payload, "{head}");
+    };
+    check("to;NOME;x", "{{ nome }}", r#"{"nome":"Ana","x":"Bia"}"#);
+    check("to;nome;x", "{{ Nome }}", r#"{"Nome":"Ana","x":"Bia"}"#);
+    check("to;User.first;User.last", "{{ user.first }}", r#"{"user":{"first":"Ana","last":"Bia"}}"#);
+    // Where more than one could be meant, every name stays as it is.
+    check("to;Nome;nome", "{{ nome }}", r#"{"Nome":"Ana","nome":"Bia"}"#);
+    check("to;Nome;NOME", "{{ nome|default('x') }}", r#"{"NOME":"Bia","Nome":"Ana"}"#);
+    check("to;Nome;x", "{{ nome|default('x') }}{{ NOME|default('x') }}", r#"{"Nome":"Ana","x":"Bia"}"#);
+}
+
+#[test] // REQ BK-7
+fn excels_line_about_the_delimiter_is_understood() {
+    for first in ["sep=;", "SEP=;", "\"sep=;\"", "\u{feff}sep=;"] {
+        let list = format!("{first}\r\nto;a,b,c\r\nx;1");
+        same(&csv(&list), &[(3, "x", r#"{"a,b,c":"1"}"#)]);
+    }
+    same(&csv("sep=\t\nto\ta\nx\t1"), &[(3, "x", r#"{"a":"1"}"#)]);
+    // Only where Excel looks for it, and what was asked for counts more.
+    assert!(refused(asked(Format::Csv), NULL, b"\nsep=;\nto;a\n").contains("no column is called `to`"));
+    let ask = Ask { delimiter: Some(b'|'), ..asked(Format::Csv) };
+    let (lines, _) = read(ask, terms(NULL, "x", json!({})), &[b"sep=;\nto|a\nx|1"]);
+    assert_eq!(brief(&lines[0]), (3, "x".into(), r#"{"a":"1"}"#.into()));
+}
+
+#[test] // REQ BK-7
+fn an_empty_address_is_told_with_its_line_and_column() {
+    let got = all(Format::Csv, WHATSAPP, b"nome;Celular\nAna; \nBia;11987654321\n");
+    same(
+        &got,
+        &[(2, "", "! there is no address: `Celular` is empty"), (3, "+5511987654321", r#"{"nome":"Bia"}"#)],
+    );
 }
 
 #[test] // REQ BK-7
@@ -419,6 +459,7 @@ fn json_is_read_as_a_list_as_an_object_with_one_and_line_by_line() {
         [(1, "a", r#"{"nome":"Ana"}"#), (2, "b", r#"{"nome":"B, ]\"}","x":[1,{"y":"{"}]}"#), (3, "c", "")];
     same(&all(Format::Json, NULL, format!(" [ {people} ] ").as_bytes()), &wanted);
     same(&all(Format::Json, NULL, format!("{{\n\"recipients\" : [{people}]}}\n").as_bytes()), &wanted);
+    same(&all(Format::Ndjson, NULL, br#"{"recipient": "a", "x": 1}"#), &[(1, "a", r#"{"x":1}"#)]);
     let lines = "{\"to\":\"a\",\"nome\":\"Ana\"}\r\n\r\n\"c\"";
     same(&all(Format::Ndjson, NULL, lines.as_bytes()), &[(1, "a", r#"{"nome":"Ana"}"#), (3, "c", "")]);
 }

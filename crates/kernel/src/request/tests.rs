@@ -50,6 +50,7 @@ fn setup() -> Setup {
         limits: Limits { content_bytes: 1_000, ..Limits::default() },
         subscribers: Guard::default(),
         claims: Policy::claims(),
+        alerts: Arc::default(),
     }
 }
 

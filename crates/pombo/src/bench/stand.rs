@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pombo_channels::Channel;
-use pombo_engine::Engine;
+use pombo_engine::{Engine, Meter};
 use pombo_kernel::message::{Body, Draft, Json};
 use pombo_kernel::name::{ChannelName, Tenant};
 use pombo_kernel::setup::Setup;
@@ -109,7 +109,7 @@ jitter = 1.0
         let start = |node: &Opened| {
             let channels = [(name.clone(), Arc::clone(channel))].into();
             let (store, clock) = (node.engine_store.clone(), node.clock.clone());
-            Engine::start(store, self.setup.clone(), channels, clock, clock::seed(), &lanes)
+            Engine::start(store, self.setup.clone(), channels, clock, clock::seed(), &lanes, Meter::default())
         };
         self.engines = self.nodes.iter().map(start).collect();
     }

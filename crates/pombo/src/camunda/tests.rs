@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex as Held;
 
 use pombo_store::memory::Memory;
+use pombo_store::meter::Retries;
 use pombo_store::shell::Shell;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -85,8 +86,10 @@ fn desk() -> Desk {
         limits: Default::default(),
         subscribers: Default::default(),
         claims: pombo_kernel::policy::Policy::claims(),
+        alerts: Arc::default(),
     };
-    Desk { store: Arc::new(store), setup: watch::channel(Arc::new(setup)).1, clock }
+    let (setup, meter) = (watch::channel(Arc::new(setup)).1, Retries::of("decisions"));
+    Desk { store: Arc::new(store), setup, clock, meter }
 }
 
 fn worker(puppet: Puppet) -> Worker<Puppet> {

@@ -1,6 +1,7 @@
 //! `pombo campaigns`: one template to many people, from a list to a report.
 
-mod lists;
+mod create;
+pub(super) mod lists;
 mod view;
 mod watch;
 
@@ -9,14 +10,16 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use http::Method;
+use pombo_kernel::classify::Rules;
+use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::time::{Clock as _, Time};
 use serde_json::{Map, Value, json};
 
+use self::create::{Create, create, cut_off};
 use self::lists::{Failed, List, Source};
 use super::dead::agreed;
 use super::operations::{Bar, ended, number, word};
 use super::out;
-use super::templates::Filling;
 use super::{Shared, Trouble, when};
 use crate::client::{Client, ClientError, Payload};
 use crate::clock::SystemClock;
@@ -60,8 +63,11 @@ Examples:
     /// Change a campaign's name, pace, hours or limit of failures
     #[command(after_help = "Examples:
   pombo campaigns set cmp_… --min 30 --max 60
-  pombo campaigns set cmp_… --window 09:00-18:00 --days mon,tue,wed,thu,fri
-  pombo campaigns set cmp_… --no-window")]
+  pombo campaigns set cmp_… --window 09:00-18:00
+  pombo campaigns set cmp_… --days mon,tue,wed,thu,fri
+  pombo campaigns set cmp_… --no-window
+
+What is not said of its hours stays as it is.")]
     Set {
         /// The campaign's id: cmp_…
         id: String,
@@ -70,7 +76,7 @@ Examples:
         #[command(flatten)]
         pace: Pace,
         /// Send at any hour
-        #[arg(long, conflicts_with = "window")]
+        #[arg(long, conflicts_with_all = ["window", "days", "time_zone", "holidays"])]
         no_window: bool,
     },
     /// What it would do: counts, time, and some messages as they would be sent; nothing is changed
@@ -131,8 +137,8 @@ Examples:
   pombo campaigns retry cmp_…
   pombo campaigns retry cmp_… --failed
 
-Failed messages get a new round of attempts, at the campaign's pace; it comes back once all of them wait for it. See
-first why they failed: pombo campaigns recipients cmp_… --state failed")]
+Failed messages get a new round of attempts, at the campaign's pace; it comes back once all of them wait for it. Whoever
+is on the suppression list by now is left out. See first why they failed: pombo campaigns recipients cmp_… --state failed")]
     Retry {
         /// The campaign's id: cmp_…
         id: String,
@@ -169,10 +175,11 @@ Example:
         #[command(flatten)]
         page: Page,
     },
-    /// Write everybody with what became of them as CSV: to a file, or to standard output
+    /// Write everybody with what became of them as CSV, or with --json as an object a line: to a file, or to standard output
     #[command(after_help = "Examples:
   pombo campaigns report cmp_… report.csv
-  pombo campaigns report cmp_… | head")]
+  pombo campaigns report cmp_… | head
+  pombo campaigns report cmp_… --json | jq -r 'select(.state == \"failed\") | .to'")]
     Report {
         /// The campaign's id: cmp_…
         id: String,
@@ -197,43 +204,6 @@ pub(crate) struct Page {
     all: bool,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Create {
-    /// What people call it
-    #[arg(long)]
-    name: String,
-    /// The channel that it goes through
-    #[arg(long)]
-    channel: String,
-    /// The template that it says; its latest version is kept for the whole campaign
-    #[arg(long)]
-    template: String,
-    #[command(flatten)]
-    people: lists::People,
-    #[command(flatten)]
-    filling: Filling,
-    #[command(flatten)]
-    pace: Pace,
-    /// The lane that works on it [default: that of the type send_bulk_messages]
-    #[arg(long)]
-    lane: Option<String>,
-    /// Give a message up that is still unsent so long after its turn came, for example 2h
-    #[arg(long, value_name = "SPAN")]
-    expires_after: Option<String>,
-    /// An id of your own for this request, so that it makes one campaign however often it is sent
-    #[arg(long, value_name = "ID")]
-    idempotency_key: Option<String>,
-    /// Start it as soon as its list is there
-    #[arg(long, conflicts_with = "schedule")]
-    start: bool,
-    /// Start it then, for example '2026-12-01 09:00'
-    #[arg(long, value_name = "TIME", value_parser = when::typed)]
-    schedule: Option<Time>,
-    /// Do not ask before it starts
-    #[arg(long, short)]
-    yes: bool,
-}
-
 /// How fast, and when.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Pace {
@@ -243,17 +213,17 @@ pub(crate) struct Pace {
     /// Longest such wait [default: 25]
     #[arg(long, value_name = "SECONDS", visible_alias = "throttle-max")]
     max: Option<f64>,
-    /// Hours in which it sends, for example 08:00-20:00
+    /// Hours in which it sends, for example 08:00-20:00 [default: all day]
     #[arg(long, value_name = "HOURS")]
     window: Option<String>,
     /// Days on which it sends, for example mon,tue,wed,thu,fri [default: all]
-    #[arg(long, value_name = "DAYS", value_delimiter = ',', requires = "window")]
+    #[arg(long, value_name = "DAYS", value_delimiter = ',')]
     days: Option<Vec<String>>,
     /// Whose clock the hours are read from [default: the server's `time_zone`]
-    #[arg(long, value_name = "ZONE", requires = "window")]
+    #[arg(long, value_name = "ZONE")]
     time_zone: Option<String>,
     /// Dates on which it does not send, for example 2026-12-25,2027-01-01
-    #[arg(long, value_name = "DATES", value_delimiter = ',', requires = "window")]
+    #[arg(long, value_name = "DATES", value_delimiter = ',')]
     holidays: Option<Vec<String>>,
     /// How many turns it gets in its lane where others get one, 1 to 100 [default: 1]
     #[arg(long, value_name = "N")]
@@ -278,17 +248,26 @@ fn share(text: &str) -> Result<Share, String> {
 }
 
 impl Pace {
-    /// As the API wants it; what was not said is left out.
-    fn document(&self) -> Map<String, Value> {
-        let window = self.window.as_ref().map(|hours| {
-            let parts = [
-                ("hours", json!(hours)),
-                ("days", json!(self.days)),
-                ("time_zone", json!(self.time_zone)),
-                ("holidays", json!(self.holidays)),
-            ];
-            Value::Object(said(parts))
-        });
+    /// The hours that were said, over those that there are; nothing if none were said.
+    fn hours_over(&self, window: &Value) -> Option<Value> {
+        let parts = said([
+            ("hours", json!(self.window)),
+            ("days", json!(self.days)),
+            ("time_zone", json!(self.time_zone)),
+            ("holidays", json!(self.holidays)),
+        ]);
+        if parts.is_empty() {
+            return None;
+        }
+        let mut window = window.as_object().cloned().unwrap_or_default();
+        window.extend(parts);
+        window.entry("hours").or_insert_with(|| json!("00:00-24:00"));
+        Some(Value::Object(window))
+    }
+
+    /// As the API wants it, over the hours that there are; what was not said is left out.
+    fn document(&self, window: &Value) -> Map<String, Value> {
+        let window = self.hours_over(window);
         let mut pace = said([
             ("throttle_min_seconds", json!(self.min)),
             ("throttle_max_seconds", json!(self.max)),
@@ -339,13 +318,17 @@ async fn perform(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
         Verb::Add { id, list } => {
             let source = list.open()?;
             let file = source.name().to_owned();
-            let told =
-                lists::upload(&client, &id, source).await.map_err(|failed| cut_off(failed, &id, &file))?;
+            let told = upload(&client, &id, source).await.map_err(|failed| cut_off(failed, &id, &file))?;
             view::listed(&told, shared);
             Ok(())
         }
         Verb::Set { id, name, pace, no_window } => {
-            let mut changes = pace.document();
+            // Hours are changed as a whole.
+            let window = match pace.hours_over(&Value::Null) {
+                Some(_) => client.get(&path(&id)).await?["window"].take(),
+                None => Value::Null,
+            };
+            let mut changes = pace.document(&window);
             if let Some(name) = name {
                 changes.insert("name".to_owned(), json!(name));
             }
@@ -359,8 +342,7 @@ async fn perform(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             }
             let payload = Payload::json(&Value::Object(changes));
             let answer = client.call(Method::PATCH, &path(&id), payload).await?;
-            view::show(&client.parse(&answer)?, now(), shared);
-            Ok(())
+            shown(&client, &client.parse(&answer)?, shared).await
         }
         Verb::Preview { id } | Verb::Start { id, dry_run: true, .. } => {
             let preview = act(&client, &id, "preview", json!({})).await?;
@@ -402,7 +384,12 @@ async fn perform(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             bar.clear();
             let ended = ended?;
             if !shared.json {
-                out::note(format!("a new round for {} that failed", number(&ended, "done")));
+                let failed = number(&answer["counts"], "failed");
+                let left_out = match number(&ended, "done") < failed {
+                    true => failures(&client, &id, &Page { limit: 0, all: true }).await?.suppressed,
+                    false => 0,
+                };
+                out::note(view::retried(number(&ended, "done"), failed, left_out));
             }
             let mut campaign = client.get(&path(&id)).await?;
             campaign["operation_id"] = json!(operation);
@@ -417,10 +404,7 @@ async fn perform(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
                 }
             }
         }
-        Verb::Show { id } => {
-            view::show(&client.get(&path(&id)).await?, now(), shared);
-            Ok(())
-        }
+        Verb::Show { id } => shown(&client, &client.get(&path(&id)).await?, shared).await,
         Verb::Watch { id } => watch::watch(&client, &id, shared).await,
         Verb::Recipients { id, state, page } => {
             let state = state.map(|state| ("state", state));
@@ -444,6 +428,65 @@ async fn perform(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             Ok(())
         }
     }
+}
+
+/// Shows a campaign, and what one would do next.
+async fn shown(client: &Client, campaign: &Value, shared: &Shared) -> Result<(), Trouble> {
+    view::show(campaign, now(), shared);
+    if !shared.json {
+        next(client, campaign).await?;
+    }
+    Ok(())
+}
+
+/// Says what one would do next.
+async fn next(client: &Client, campaign: &Value) -> Result<(), Trouble> {
+    let could = word(campaign, "state") == "completed" && number(&campaign["counts"], "failed") > 0;
+    let again = match could {
+        true => {
+            let some = failures(client, word(campaign, "id"), &Page { limit: PAGE_MAX, all: false }).await?;
+            some.hopeless < some.seen || some.more
+        }
+        false => false,
+    };
+    view::next(campaign, again).iter().for_each(out::note);
+    Ok(())
+}
+
+/// Those whose message failed, as far as they were looked at.
+struct Failures {
+    seen: u64,
+    /// Of these, whoever is on the suppression list by now: nothing is sent to them again.
+    suppressed: u64,
+    /// Of these, whoever is on it, or will be in a moment by what went wrong.
+    hopeless: u64,
+    more: bool,
+}
+
+async fn failures(client: &Client, id: &str, page: &Page) -> Result<Failures, Trouble> {
+    let (mut seen, mut suppressed, mut hopeless) = (0, 0, 0);
+    let rules: Vec<_> = [ChannelKind::Evolution, ChannelKind::Smtp, ChannelKind::Resend]
+        .into_iter()
+        .filter_map(|kind| Rules::for_kind(kind, &[]).ok())
+        .collect();
+    let fills_the_list = |category: &str| {
+        let mut rules = rules.iter().flat_map(Rules::iter);
+        rules.any(|(_, rule)| rule.suppress && rule.category == category)
+    };
+    let filter = Some(("state", "failed".to_owned()));
+    let place = format!("{}/recipients", path(id));
+    let more = pages(client, &place, filter, page, |it| {
+        seen += 1;
+        let listed = !it["suppressed"].is_null();
+        suppressed += u64::from(listed);
+        hopeless += u64::from(listed || fills_the_list(word(&it["last_error"], "category")));
+    })
+    .await?;
+    Ok(Failures { seen, suppressed, hopeless, more })
+}
+
+async fn upload(client: &Client, id: &str, list: Source) -> Result<Value, Failed> {
+    lists::upload(client, &format!("{}/recipients", path(id)), &[], list).await
 }
 
 fn path(id: &str) -> String {
@@ -515,122 +558,9 @@ async fn pages(
     Ok(cursor.is_some())
 }
 
-async fn create(client: &Client, args: Create, shared: &Shared) -> Result<(), Trouble> {
-    let list = args.people.list()?;
-    if list.is_none() && (args.start || args.schedule.is_some()) {
-        return Err(Trouble::usage("a campaign without a list cannot be started")
-            .hint("name a file, for example --csv people.csv"));
-    }
-    // Whatever is wrong with the file as a whole is said before anything is made of it.
-    let payload = if args.filling.is_empty() { Value::Null } else { args.filling.payload()? };
-    if let Some(list) = &list {
-        list.check(client, &args.channel, &args.template, &payload).await?;
-    }
-    let mut wish = args.pace.document();
-    wish.extend(said([
-        ("name", json!(args.name)),
-        ("channel", json!(args.channel)),
-        ("template", json!(args.template)),
-        ("payload", payload),
-        ("lane", json!(args.lane)),
-        ("expires_after", json!(args.expires_after)),
-    ]));
-    let payload =
-        Payload { idempotency_key: args.idempotency_key.clone(), ..Payload::json(&Value::Object(wish)) };
-    let (mut campaign, replayed) = client.post_once("/v1/campaigns", payload).await?;
-    let id = word(&campaign, "id").to_owned();
-    let mut answer = json!({"added": 0, "duplicates": 0, "invalid": 0, "problems": []});
-    let listed = list.is_some();
-    if let Some(list) = list {
-        answer = filled(client, &id, !replayed, list, shared).await?;
-        campaign = answer["campaign"].take();
-    }
-    let stays = |trouble: Trouble| match shared.json {
-        true => trouble,
-        false => {
-            out::note(format!("{id} is a draft, with its list"));
-            trouble
-        }
-    };
-    if let Some(at) = args.schedule {
-        let done = act(client, &id, "schedule", json!({"at": at})).await;
-        campaign = done.map_err(|error| stays(error.into()))?;
-    } else if args.start {
-        if !args.yes && !may_start(client, &id).await.map_err(stays)? {
-            out::note("it was not started");
-        } else {
-            let done = act(client, &id, "start", json!({})).await;
-            campaign = done.map_err(|error| stays(error.into()))?;
-        }
-    }
-    answer["campaign"] = campaign;
-    if listed {
-        view::listed(&answer, shared);
-    } else if shared.json {
-        out::document(&answer);
-    } else {
-        out::line(view::standing(&answer["campaign"], now()));
-    }
-    if !shared.json {
-        view::next(&answer["campaign"]);
-    }
-    Ok(())
-}
-
-/// The list of a campaign. If the list is refused, so is a campaign that was just made for it; one that was there
-/// before, or a list that fails for another reason, leaves it as it is.
-async fn filled(
-    client: &Client,
-    id: &str,
-    is_new: bool,
-    list: Source,
-    shared: &Shared,
-) -> Result<Value, Trouble> {
-    let file = list.name().to_owned();
-    let trouble = match lists::upload(client, id, list).await {
-        Ok(told) if number(&told, "added") + number(&told, "duplicates") > 0 => return Ok(told),
-        Ok(told) => {
-            if !shared.json {
-                view::problems(&told);
-            }
-            Trouble::new("the list holds nobody who can be written to", "NO_RECIPIENTS")
-                .why(format!("{} lines, none of them with a good address", number(&told, "invalid")))
-                .hint("is the right column the address? --to COLUMN names it")
-        }
-        Err(failed) if !failed.is_of_the_list() => return Err(cut_off(failed, id, &file)),
-        Err(failed) => cut_off(failed, id, &file),
-    };
-    if !is_new {
-        out::note(format!("{id} was there before, and stays"));
-        return Err(trouble);
-    }
-    match client.call(Method::DELETE, &path(id), Payload::default()).await {
-        Ok(_) => out::note("nothing was created"),
-        Err(_) => out::note(format!("the draft {id} stays; `pombo campaigns remove {id}` removes it")),
-    }
-    Err(trouble)
-}
-
-/// Why a list is not there, or not all of it, and what to do.
-fn cut_off(failed: Failed, id: &str, file: &str) -> Trouble {
-    let whole = failed.is_final();
-    let trouble = match failed {
-        Failed::Unfit(trouble) => trouble,
-        Failed::Server(error) => Trouble::from(error),
-        Failed::Interrupted => Trouble::new("it was interrupted", "INTERRUPTED"),
-    };
-    if whole {
-        return trouble;
-    }
-    let hint = format!(
-        "{id} has the lines that arrived; send the list again with `pombo campaigns add {id} {file}`: nobody is added twice"
-    );
-    Trouble { what: format!("the list did not arrive to its end: {}", trouble.what), ..trouble }.hint(hint)
-}
-
-/// Writes the report as it comes in. A file gets its name once it is whole.
+/// Writes the report as it comes in: CSV, or an object a line. A file gets its name once it is whole.
 async fn report(client: &Client, id: &str, file: Option<&Path>, shared: &Shared) -> Result<(), Trouble> {
-    let mut answer = client.download(&format!("{}/recipients?format=csv", path(id)), "text/csv").await?;
+    let place = format!("{}/recipients", path(id));
     let bar = match file {
         Some(_) => super::import::progress(None),
         None => indicatif::ProgressBar::hidden(),
@@ -643,21 +573,40 @@ async fn report(client: &Client, id: &str, file: Option<&Path>, shared: &Shared)
         file.and_then(Path::parent).filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut kept = file.map(|_| tempfile::NamedTempFile::new_in(folder)).transpose().map_err(unwritable)?;
     let mut lines = 0u64;
-    while let Some(piece) = answer.next().await? {
-        match &mut kept {
-            Some(file) => file.write_all(&piece).map_err(unwritable)?,
-            None => out::bytes(&piece),
-        }
+    let mut write = |piece: &[u8]| {
         bar.inc(piece.len() as u64);
         lines += piece.iter().filter(|byte| **byte == b'\n').count() as u64;
+        match &mut kept {
+            Some(file) => file.write_all(piece),
+            None => {
+                out::bytes(piece);
+                Ok(())
+            }
+        }
+    };
+    if shared.json {
+        let mut written = Ok(());
+        pages(client, &place, None, &Page { limit: 0, all: true }, |it| {
+            if written.is_ok() {
+                written = write(format!("{it}\n").as_bytes());
+            }
+        })
+        .await?;
+        written.map_err(unwritable)?;
+    } else {
+        let mut answer = client.download(&format!("{place}?format=csv"), "text/csv").await?;
+        while let Some(piece) = answer.next().await? {
+            write(&piece).map_err(unwritable)?;
+        }
+        // The heading is nobody.
+        lines = lines.saturating_sub(1);
     }
     bar.finish_and_clear();
     if let (Some(kept), Some(file)) = (kept, file) {
         kept.persist(file).map_err(|error| unwritable(error.error))?;
-        let people = lines.saturating_sub(1);
         match shared.json {
-            true => out::document(&json!({"file": file, "lines": people})),
-            false => out::line(format!("{} has {people} lines", file.display())),
+            true => out::document(&json!({"file": file, "lines": lines})),
+            false => out::line(format!("{} has {}", file.display(), view::count(lines, "line"))),
         }
     }
     Ok(())
@@ -669,7 +618,7 @@ mod tests {
 
     #[test]
     fn only_what_was_said_is_sent() {
-        assert_eq!(Value::Object(Pace::default().document()), json!({}));
+        assert_eq!(Value::Object(Pace::default().document(&Value::Null)), json!({}));
         let pace = Pace {
             min: Some(5.0),
             window: Some("08:00-20:00".into()),
@@ -681,6 +630,20 @@ mod tests {
         let window = json!({"hours": "08:00-20:00", "days": ["mon"]});
         let wanted =
             json!({"throttle_min_seconds": 5.0, "window": window, "weight": 3, "max_failure_rate": null});
-        assert_eq!(Value::Object(pace.document()), wanted);
+        assert_eq!(Value::Object(pace.document(&Value::Null)), wanted);
+    }
+
+    #[test] // REQ BK-6
+    fn what_is_not_said_of_the_hours_stays() {
+        let days = Pace { days: Some(vec!["mon".into()]), ..Pace::default() };
+        let all_day = json!({"hours": "00:00-24:00", "days": ["mon"]});
+        assert_eq!(days.hours_over(&Value::Null), Some(all_day));
+        let own = json!({"hours": "09:00-18:00", "days": ["sat", "sun"], "time_zone": "UTC"});
+        let changed = json!({"hours": "09:00-18:00", "days": ["mon"], "time_zone": "UTC"});
+        assert_eq!(days.hours_over(&own), Some(changed));
+        let hours = Pace { window: Some("08:00-12:00".into()), ..Pace::default() };
+        let changed = json!({"hours": "08:00-12:00", "days": ["sat", "sun"], "time_zone": "UTC"});
+        assert_eq!(hours.hours_over(&own), Some(changed));
+        assert_eq!(Pace::default().hours_over(&own), None);
     }
 }

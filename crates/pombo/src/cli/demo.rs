@@ -258,7 +258,7 @@ impl Teller {
                 tips.push(("pombo serve".to_owned(), "the engine for real use"));
             }
         }
-        tips.push((format!("pombo campaigns watch {campaign}"), "while its demo or server runs"));
+        tips.push(("pombo campaigns list".to_owned(), "while a demo or a server runs"));
         tips.push(("pombo dead groups".to_owned(), "while a demo or a server runs"));
         let again = format!("curl -H \"Authorization: Bearer $POMBO_API_KEY\" {url}/v1/messages");
         tips.push((again, "while a demo or a server runs"));

@@ -189,7 +189,7 @@ fn not_json(error: &serde_json::Error) -> String {
     format!("{} at column {}", text.strip_suffix(&place).unwrap_or(&text), error.column())
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -167,8 +167,11 @@ pub(crate) fn width() -> Option<usize> {
     if !io::stdout().is_terminal() {
         return None;
     }
-    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
+    Some(terminal_size::terminal_size().map_or(USUAL_WIDTH, |(width, _)| usize::from(width.0)))
 }
+
+/// Of a terminal that does not say how wide it is.
+const USUAL_WIDTH: usize = 80;
 
 /// Rows under headings, each column as wide as its widest cell.
 #[derive(Debug)]

@@ -68,6 +68,9 @@ pub(crate) struct Send {
     /// The same key and the same message are sent once
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
+    /// Also to somebody on the suppression list, where the channel minds it for every message
+    #[arg(long)]
+    override_suppression: bool,
     /// Follow it to its end, and fail if it fails
     #[arg(long)]
     wait: bool,
@@ -117,6 +120,7 @@ fn request(args: &Send) -> Result<String, Trouble> {
         ("expires_after", args.expires_after.map(|it| json!(it))),
         ("reference", args.reference.as_ref().map(|it| json!(it))),
         ("ordering_key", args.ordering_key.as_ref().map(|it| json!(it))),
+        ("override_suppression", args.override_suppression.then_some(json!(true))),
     ];
     let given = fields.into_iter().filter_map(|(key, value)| Some(format!("{}:{}", json!(key), value?)));
     let given: Vec<String> = given.chain(content.map(|content| format!("\"content\":{content}"))).collect();
@@ -263,10 +267,16 @@ mod tests {
             "x",
             "--priority",
             "7",
+            "--override-suppression",
             "--content",
             content,
         ]);
         let request = request(&line.send).unwrap();
-        assert_eq!(request, format!(r#"{{"channel":"crm","to":"x","priority":7,"content":{content}}}"#));
+        assert_eq!(
+            request,
+            format!(
+                r#"{{"channel":"crm","to":"x","priority":7,"override_suppression":true,"content":{content}}}"#
+            )
+        );
     }
 }

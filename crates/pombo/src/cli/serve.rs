@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use pombo_kernel::name::LaneName;
 use pombo_kernel::time::Span;
+use pombo_store::meter::show;
 use pombo_store::{Pause, StoreError};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -89,10 +90,11 @@ pub(crate) async fn run(args: Serve, shared: &Shared) -> Result<(), Trouble> {
             .why("this version keeps everything in the embedded store")
             .hint("leave it out, or name a database with --database-url"));
     }
-    let _log = start_log(None)?;
+    let log = start_log(None)?;
     let mut signals = Signals::listen()?;
     let has_door = roles.has(NodeRole::Api);
     let opened = node::open(place, roles, config.keep).await?;
+    show(opened.registry(), log.dropped().clone());
     let given = std::env::var("POMBO_ADMIN_KEY").ok().filter(|key| !key.is_empty());
     if given.as_ref().is_some_and(|key| key.len() < 20) {
         warn!("POMBO_ADMIN_KEY is short enough to be guessed; use at least 20 random characters");

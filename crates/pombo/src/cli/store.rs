@@ -313,7 +313,7 @@ fn through_server_if_used(
 }
 
 /// A bar for what is counted, on a terminal.
-fn bar() -> ProgressBar {
+pub(super) fn bar() -> ProgressBar {
     styled(ProgressBar::new(0), "{bar:20.cyan/dim} {human_pos}/{human_len} {eta} left · {wide_msg}")
 }
 
@@ -334,7 +334,7 @@ fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     bar
 }
 
-fn trouble(home: &Home, error: MoveError) -> Trouble {
+pub(super) fn trouble(home: &Home, error: MoveError) -> Trouble {
     let what = error.to_string();
     match error {
         MoveError::Store(error) => NodeError::Store { place: home.clone(), error }.into(),

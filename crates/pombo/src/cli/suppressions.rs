@@ -1,22 +1,16 @@
 //! `pombo suppressions`: who is not written to any more.
 
-use std::io::{BufRead, BufReader, IsTerminal};
-use std::path::{Path, PathBuf};
-
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use http::Method;
-use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::{Value, json};
 
+use super::campaigns::lists::{List, upload};
 use super::out::{self, Table};
 use super::{Shared, Trouble};
 use crate::client::{Client, Payload};
 
-/// Lines in one request. Each can be sent again.
-const CHUNK_LINES: usize = 5_000;
-const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 /// More bad lines than this are counted, not printed.
-const ERRORS_SHOWN: u64 = 100;
+const ERRORS_SHOWN: usize = 100;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -53,20 +47,34 @@ pub(crate) enum Verb {
         #[arg(long)]
         note: Option<String>,
     },
-    /// Take an entry off the list
-    Remove { id: String },
-    /// Put everybody in a file on the list: CSV with a heading, or one JSON object a line
+    /// Take somebody off the list, by the entry's id or by the address
+    #[command(after_help = "Examples:
+  pombo suppressions remove sup_…
+  pombo suppressions remove --to '+55 11 98765-4321'")]
+    Remove {
+        /// The entry's id: sup_…
+        #[arg(required_unless_present = "to", conflicts_with = "to")]
+        id: Option<String>,
+        /// An e-mail address or a phone number, written in any way
+        #[arg(long, value_name = "ADDRESS")]
+        to: Option<String>,
+        /// Only the entry of this kind: email or whatsapp
+        #[arg(long, requires = "to")]
+        kind: Option<String>,
+    },
+    /// Put everybody on a list in a file: CSV with a heading, JSON, or one JSON object a line
     #[command(after_help = "Examples:
   pombo suppressions import bounces.csv --kind email --reason hard_bounce
-  pombo suppressions import - --format ndjson < opted-out.ndjson")]
+  pombo suppressions import clientes.csv --to celular --reason opt_out
+  pombo suppressions import - --format ndjson < opted-out.ndjson
+
+It is read as the list of a campaign is: delimiter and encoding are found out, and the column of addresses is known by its
+name (recipient, to, email, telefone, celular, …). Other columns are kind, reason, source and note.")]
     Import {
-        /// The file; `-` is standard input
-        file: PathBuf,
+        #[command(flatten)]
+        list: List,
         #[command(flatten)]
         usual: Usual,
-        /// What the file is [default: by its name, else csv]
-        #[arg(long, value_enum)]
-        format: Option<Format>,
     },
     /// Print the whole list as CSV, which can be imported
     #[command(after_help = "Example:\n  pombo suppressions export > suppressions.csv")]
@@ -96,38 +104,13 @@ impl Usual {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    Csv,
-    Ndjson,
-}
-
-impl Format {
-    fn of(file: &Path) -> Format {
-        match file.extension().and_then(|it| it.to_str()) {
-            Some("ndjson" | "jsonl" | "json") => Format::Ndjson,
-            _ => Format::Csv,
-        }
-    }
-
-    fn media(self) -> &'static str {
-        match self {
-            Format::Csv => "text/csv",
-            Format::Ndjson => "application/x-ndjson",
-        }
-    }
-}
-
 pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
     let client = shared.client()?;
     match verb {
         Verb::List { usual, all } => list(&client, &usual, all, shared).await,
         Verb::Check { recipient } => {
-            let query = url::form_urlencoded::Serializer::new(String::new())
-                .append_pair("recipient", &recipient)
-                .finish();
-            let page = client.get(&format!("/v1/suppressions?{query}")).await?;
-            let found = page["items"].as_array().and_then(|items| items.first());
+            let found = look_up(&client, &recipient, None).await?;
+            let found = found.first();
             if shared.json {
                 out::document(&json!({"suppressed": found.is_some(), "suppression": found}));
             } else {
@@ -156,26 +139,43 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             }
             Ok(())
         }
-        Verb::Remove { id } => {
-            let place: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
-            client.call(Method::DELETE, &format!("/v1/suppressions/{place}"), Payload::default()).await?;
-            if shared.json {
-                out::document(&json!({"id": id, "removed": true}));
-            } else {
-                out::line(format!("{id} is off the list"));
+        Verb::Remove { id: Some(id), .. } => remove(&client, &id, shared).await,
+        Verb::Remove { to, kind, .. } => {
+            let found = look_up(&client, &to.unwrap_or_default(), kind).await?;
+            if found.is_empty() {
+                return Err(Trouble::new("this address is not on the list", "NOT_FOUND")
+                    .hint("`pombo suppressions list` shows who is"));
+            }
+            for entry in &found {
+                remove(&client, &word(entry, "id"), shared).await?;
             }
             Ok(())
         }
-        Verb::Import { file, usual, format } => {
-            let format = format.unwrap_or_else(|| Format::of(&file));
-            import(&client, &file, &usual, format, shared).await
-        }
+        Verb::Import { list, usual } => import(&client, &list, usual, shared).await,
         Verb::Export => {
             let list = client.call(Method::GET, "/v1/suppressions/export", Payload::default()).await?;
             out::line(String::from_utf8_lossy(&list).trim_end());
             Ok(())
         }
     }
+}
+
+/// The entries on whoever has that address, however it is written.
+async fn look_up(client: &Client, recipient: &str, kind: Option<String>) -> Result<Vec<Value>, Trouble> {
+    let mut query = Usual { kind, reason: None }.query();
+    query.append_pair("recipient", recipient);
+    let page = client.get(&format!("/v1/suppressions?{}", query.finish())).await?;
+    Ok(page["items"].as_array().cloned().unwrap_or_default())
+}
+
+async fn remove(client: &Client, id: &str, shared: &Shared) -> Result<(), Trouble> {
+    let place: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
+    client.call(Method::DELETE, &format!("/v1/suppressions/{place}"), Payload::default()).await?;
+    match shared.json {
+        true => out::document(&json!({"id": id, "removed": true})),
+        false => out::line(format!("{id} is off the list")),
+    }
+    Ok(())
 }
 
 /// What kind of address it is, where nobody says so. The server judges.
@@ -223,79 +223,23 @@ async fn list(client: &Client, usual: &Usual, all: bool, shared: &Shared) -> Res
     Ok(())
 }
 
-async fn import(
-    client: &Client,
-    file: &Path,
-    usual: &Usual,
-    format: Format,
-    shared: &Shared,
-) -> Result<(), Trouble> {
-    let unreadable = |error: std::io::Error| {
-        Trouble::new(format!("{} cannot be read", file.display()), "FILE_UNREADABLE").why(error)
-    };
-    let (mut input, length): (Box<dyn BufRead>, Option<u64>) = match file == Path::new("-") {
-        true => (Box::new(BufReader::new(std::io::stdin())), None),
-        false => {
-            let file = std::fs::File::open(file).map_err(unreadable)?;
-            let length = file.metadata().ok().map(|data| data.len());
-            (Box::new(BufReader::new(file)), length)
-        }
-    };
-    let bar = match (std::io::stderr().is_terminal(), length) {
-        (false, _) => ProgressBar::hidden(),
-        (true, Some(length)) => ProgressBar::new(length),
-        (true, None) => ProgressBar::new_spinner(),
-    };
-    bar.set_draw_target(match bar.is_hidden() {
-        true => ProgressDrawTarget::hidden(),
-        false => ProgressDrawTarget::stderr(),
-    });
-    let path = format!("/v1/suppressions/import?{}", usual.query().finish());
-    let mut heading = Vec::new();
-    if format == Format::Csv {
-        input.read_until(b'\n', &mut heading).map_err(unreadable)?;
+async fn import(client: &Client, list: &List, usual: Usual, shared: &Shared) -> Result<(), Trouble> {
+    let query = [("kind", usual.kind), ("reason", usual.reason)];
+    let told = upload(client, "/v1/suppressions/import", &query, list.open()?).await?;
+    let [lines, added, known, refused] =
+        ["lines", "added", "known", "refused"].map(|name| told[name].as_u64().unwrap_or_default());
+    let errors = told["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for error in errors.iter().take(ERRORS_SHOWN) {
+        say_refused(shared, error["line"].as_u64().unwrap_or_default(), error);
     }
-    let mut total = [0u64; 4];
-    let mut before = u64::from(!heading.is_empty());
-    loop {
-        let (mut body, mut lines, mut ended) = (heading.clone(), 0u64, false);
-        while lines < CHUNK_LINES as u64 && body.len() < CHUNK_BYTES {
-            let read = input.read_until(b'\n', &mut body).map_err(unreadable)?;
-            if read == 0 {
-                ended = true;
-                break;
-            }
-            bar.inc(read as u64);
-            lines += 1;
-        }
-        // A file that is only a heading is sent all the same, so that a bad one is told.
-        if lines > 0 || (ended && before <= 1) {
-            let payload =
-                Payload { body: body.into(), content_type: Some(format.media()), ..Payload::default() };
-            let told = client.post(&path, payload).await?;
-            for error in told["errors"].as_array().into_iter().flatten() {
-                let shown = before - u64::from(!heading.is_empty());
-                let line = error["line"].as_u64().unwrap_or_default() + shown;
-                total[3] += 1;
-                if total[3] <= ERRORS_SHOWN {
-                    bar.suspend(|| say_refused(shared, line, error));
-                }
-            }
-            for (sum, name) in total.iter_mut().zip(["lines", "added", "known"]) {
-                *sum += told[name].as_u64().unwrap_or_default();
-            }
-            total[3] = total[3].max(total[0] - total[1] - total[2]);
-        }
-        before += lines;
-        if ended {
-            break;
-        }
-    }
-    bar.finish_and_clear();
-    let [lines, added, known, refused] = total;
     if shared.json {
         out::document(&json!({"lines": lines, "added": added, "known": known, "refused": refused}));
     } else {
+        let passed_over = told["passed_over"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let passed_over: Vec<String> = passed_over.map(out::tame).collect();
+        if !passed_over.is_empty() {
+            out::note(format!("columns that say nothing here: {}", passed_over.join(", ")));
+        }
         out::line(format!("{added} added, {known} known before, {refused} refused"));
     }
     if refused == 0 { Ok(()) } else { Err(Trouble::told()) }

@@ -301,6 +301,26 @@ async fn a_campaign_that_cannot_be_sent_as_it_is_stops_with_words() {
 }
 
 #[tokio::test]
+async fn a_campaign_that_counts_on_people_whom_its_list_does_not_have_stops_with_words() {
+    let bench = Bench::started(2).await;
+    bench.change(|campaign| campaign.enlisted(3, 0, 0)).await;
+    bench.rounds().await;
+    assert_eq!(bench.campaign().await.state.name(), StateName::Running);
+    assert_eq!(bench.campaign().await.roll.queued, 2);
+    bench.rounds().await;
+    let State::Paused { reason, note, .. } = bench.campaign().await.state else { panic!("it goes on") };
+    assert_eq!(reason, PauseReason::Trouble);
+    assert_eq!(note, "3 of its recipients are pending, and its list has none of them");
+    assert_eq!(bench.events().await.len(), 1, "and does not stop twice");
+    // What was made is sent once somebody resumes it, and then it stops again.
+    bench.change(|campaign| campaign.start(T0).unwrap()).await;
+    bench.arrive().await;
+    bench.rounds().await;
+    assert_eq!(bench.campaign().await.roll.sent, 1);
+    assert_eq!(bench.campaign().await.state.name(), StateName::Paused);
+}
+
+#[tokio::test]
 async fn somebody_for_whom_no_message_can_be_made_keeps_nobody_else_back() {
     let bench = Bench::new(2).await;
     let wish = Enlist {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pombo_kernel::campaign::line::LineRules;
 use pombo_kernel::campaign::recipient::Standing;
 use pombo_kernel::campaign::{Roll, StateName as Course};
 use pombo_kernel::id::MessageId;
@@ -49,6 +50,35 @@ impl Pace {
     }
 }
 
+/// How much went through a line on the day of its last claim. Where the clock is set back, a day begins anew.
+#[derive(Debug, Default)]
+struct Today {
+    day: String,
+    sends: u32,
+    /// When each that is on its way was claimed.
+    since: BTreeMap<MessageId, String>,
+}
+
+impl Today {
+    fn begins(&mut self, name: &str, id: MessageId, rules: &LineRules, at: Time) -> Checked {
+        let day = rules.time_zone.day(at).to_string();
+        if self.day != day {
+            (self.day, self.sends) = (day.clone(), 0);
+        }
+        self.sends += 1;
+        self.since.insert(id, day);
+        let (sends, most) = (self.sends, rules.daily_cap.unwrap_or(u32::MAX));
+        hold!(9, sends <= most, "{name} is number {sends} of its line on {}, which takes {most}", self.day);
+        Ok(())
+    }
+
+    fn given_back(&mut self, id: MessageId) {
+        if self.since.remove(&id).is_some_and(|day| day == self.day) {
+            self.sends -= 1;
+        }
+    }
+}
+
 /// A campaign as the audit tells it.
 #[derive(Debug)]
 struct Tour {
@@ -64,7 +94,7 @@ struct Tour {
 #[derive(Debug, Default)]
 pub(super) struct Courses {
     tours: BTreeMap<CampaignName, Tour>,
-    lines: BTreeMap<ChannelName, Pace>,
+    lines: BTreeMap<ChannelName, (Pace, Today)>,
 }
 
 impl Courses {
@@ -131,7 +161,7 @@ impl Courses {
             return broken(12, format_args!("{name} is of no campaign"));
         };
         let (id, at) = (message.id, record.at);
-        let line = self.lines.entry(queue.channel.clone()).or_default();
+        let (line, today) = self.lines.entry(queue.channel.clone()).or_default();
         match record.event {
             Event::Claimed => {
                 let state = tour.state;
@@ -141,8 +171,13 @@ impl Courses {
                 let drive = plan.drives.iter().find(|drive| drive.name == *campaign);
                 let min = drive.map_or(Span::ZERO, |drive| drive.draft.throttle.min());
                 tour.pace.begins((campaign.as_str(), name), id, min, at)?;
-                if let Some(gap) = plan.channel(&queue.channel).and_then(|channel| channel.line.gap) {
-                    line.begins((queue.channel.as_str(), name), id, gap, at)?;
+                let opens_at = drive.and_then(|drive| drive.opens_at).unwrap_or_default();
+                hold!(9, at >= opens_at, "{name} was claimed at {at}, and its hours begin at {opens_at}");
+                if let Some(rules) = plan.channel(&queue.channel).map(|channel| &channel.line) {
+                    if let Some(gap) = rules.gap {
+                        line.begins((queue.channel.as_str(), name), id, gap, at)?;
+                    }
+                    today.begins(name, id, rules, at)?;
                 }
             }
             Event::TakenOver => {
@@ -152,6 +187,7 @@ impl Courses {
             Event::Released => {
                 tour.pace.given_back(id);
                 line.given_back(id);
+                today.given_back(id);
             }
             Event::Sent | Event::RetryScheduled | Event::Failed | Event::Held => {
                 tour.pace.ends(id, at);
@@ -199,7 +235,11 @@ impl Oracle {
                         hold!(9, of_it, "{number} of {name} has another's message");
                         counted.ahead +=
                             u64::from(tale.state == StateName::Pending && tale.progress.steps == 0);
-                        standing_of(tale.state)
+                        let noted = tale.deeds.last().is_some_and(|deed| deed.note.is_some());
+                        let opted_out = tale.state == StateName::Cancelled && noted;
+                        let reason = opted_out.then_some("opt_out");
+                        hold!(9, recipient.reason.as_deref() == reason, "{number} of {name}: {reason:?}");
+                        if opted_out { Standing::Suppressed } else { standing_of(tale.state) }
                     }
                     Some(None) => {
                         return broken(1, format_args!("the message of {number} of {name} is gone"));

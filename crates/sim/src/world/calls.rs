@@ -89,6 +89,9 @@ impl<C: Lasting> World<C> {
             (Call::Release { keys, .. }, Answered::Settled(Ok(settled))) => {
                 keys.iter().zip(settled).try_for_each(|(key, settled)| self.oracle.settled(*key, *settled))
             }
+            (Call::LeaveOut { key, .. }, Answered::Settled(Ok(settled))) => {
+                settled.iter().try_for_each(|settled| self.oracle.settled(*key, *settled))
+            }
             (Call::Cancel(id), Answered::Cancelled(Ok(Cancelled::Done))) => match &mut self.house {
                 Some(house) => self.oracle.told_cancelled(&mut house.reader, *id),
                 None => Ok(()),
@@ -214,6 +217,14 @@ impl<C: Lasting> World<C> {
                 Ok(_) => self.tell(life, Event::Released(keys)),
                 Err(_) => {
                     self.call(caller, Call::Release { keys, tries: tries + 1 }, retry_after(tries));
+                    Ok(())
+                }
+            },
+            (Call::LeaveOut { key, reason, tries }, Answered::Settled(result)) => match result {
+                Ok(_) => self.tell(life, Event::Released(vec![key])),
+                Err(_) => {
+                    let call = Call::LeaveOut { key, reason, tries: tries + 1 };
+                    self.call(caller, call, retry_after(tries));
                     Ok(())
                 }
             },

@@ -6,6 +6,7 @@ use pombo_engine::core::{Core, Effect, Event, HEARTBEAT, Term, idempotency_key, 
 use pombo_kernel::dice::Dice;
 use pombo_kernel::message::ClaimKey;
 use pombo_kernel::reply::Reply;
+use pombo_kernel::suppression::Reason;
 use pombo_kernel::time::{Span, Time};
 use pombo_store::{Claimed, NodeId};
 
@@ -15,6 +16,9 @@ use crate::chance::Chance;
 use crate::house::Lasting;
 use crate::oracle::{Checked, Holder};
 use crate::provider::{Said, Script};
+
+/// One of so many who are about to be written to by a campaign does not want it any more.
+const OPTED_OUT: u64 = 12;
 
 /// One life of one node, from its start to its stop or its crash.
 pub(super) struct Life {
@@ -144,8 +148,14 @@ impl<C: Lasting> World<C> {
             Effect::TakeOver { max } => self.call(caller, Call::TakeOver { node: id, max }, 0),
             Effect::Claim(ask) => self.call(caller, Call::Claim(ask), 0),
             Effect::ClaimLater(ask) => self.claim_later(number, ask),
-            Effect::Settle(settlements) => self.call(caller, Call::Settle { settlements, tries: 0 }, 0),
+            Effect::Settle(ended) => {
+                let settlements = ended.into_iter().map(|ended| ended.settlement).collect();
+                self.call(caller, Call::Settle { settlements, tries: 0 }, 0);
+            }
             Effect::Release(keys) => self.call(caller, Call::Release { keys, tries: 0 }, 0),
+            Effect::LeaveOut { key, reason } => {
+                self.call(caller, Call::LeaveOut { key, reason, tries: 0 }, 0);
+            }
             Effect::StopClaims => self.call(caller, Call::StopClaims(id), 0),
             Effect::Send { claimed, term, timeout, .. } => {
                 // Content has to be made ready, and meanwhile anything can happen.
@@ -169,6 +179,10 @@ impl<C: Lasting> World<C> {
         if let Some(until) = self.frozen_until(number) {
             self.later_at(until, Happening::Ready { life: number, claimed, term, timeout });
             return Ok(());
+        }
+        // Somebody was put on the suppression list since the message was made.
+        if claimed.message.queue.campaign.is_some() && self.dice.one_in(OPTED_OUT) {
+            return self.tell(number, Event::Unwanted { key: claimed.key, reason: Reason::OptOut });
         }
         let Some(life) = self.lives.get(&number) else { return Ok(()) };
         if !may_send(&life.core.lease(), term, &claimed, now) {

@@ -22,7 +22,15 @@ BEGIN
     FROM pg_catalog.pg_class
     WHERE relnamespace = 'pombo'::regnamespace AND relkind IN ('r', 'p') ORDER BY relname
   LOOP
-    IF NOT t.part THEN
+    IF t.name = 'audit' THEN
+      -- A record is added once and sealed once. Nothing of it is changed or removed after that, by anybody's verbs.
+      REVOKE UPDATE, DELETE ON audit FROM pombo_engine;
+      GRANT SELECT, INSERT, UPDATE (sequence, position, hash) ON audit TO pombo_engine;
+      DROP POLICY IF EXISTS engine ON audit;
+    ELSIF t.name = 'audit_tip' THEN
+      REVOKE INSERT, DELETE ON audit_tip FROM pombo_engine;
+      GRANT SELECT, UPDATE ON audit_tip TO pombo_engine;
+    ELSIF NOT t.part THEN
       EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I TO pombo_engine', t.name);
     END IF;
     CONTINUE WHEN t.name = ANY (plain);
@@ -32,6 +40,13 @@ BEGIN
     CONTINUE WHEN t.part;
     FOR p IN
       SELECT 'engine' AS name, 'FOR ALL TO pombo_engine USING (true) WITH CHECK (true)' AS rule
+      WHERE t.name <> 'audit'
+      UNION ALL
+      SELECT * FROM (VALUES
+        ('engine_reads', 'FOR SELECT TO pombo_engine USING (true)'),
+        ('engine_adds', 'FOR INSERT TO pombo_engine WITH CHECK (true)'),
+        ('engine_seals', 'FOR UPDATE TO pombo_engine USING (sequence IS NULL) WITH CHECK (sequence IS NOT NULL)')
+      ) AS once WHERE t.name = 'audit'
       UNION ALL
       SELECT 'reader', 'FOR SELECT TO pombo_reader USING (tenant = current_setting(''pombo.tenant'', true))'
       WHERE t.name = ANY (by_reader)

@@ -1,2 +1,2 @@
--- message, standing
-UPDATE recipient SET standing = ?2 WHERE message = ?1
+-- message, standing, reason
+UPDATE recipient SET standing = ?2, reason = ?3 WHERE message = ?1

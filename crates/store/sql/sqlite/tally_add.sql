@@ -1,3 +1,3 @@
--- hour, tenant, channel, what, count
-INSERT INTO tally (hour, tenant, channel, what, count) VALUES (?1, ?2, ?3, ?4, ?5)
-ON CONFLICT (hour, tenant, channel, what) DO UPDATE SET count = count + excluded.count
+-- hour, tenant, channel, what, detail, count, sum
+INSERT INTO tally (hour, tenant, channel, what, detail, count, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+ON CONFLICT (hour, tenant, channel, what, detail) DO UPDATE SET count = count + excluded.count, sum = sum + excluded.sum

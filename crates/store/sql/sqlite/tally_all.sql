@@ -1,2 +1,2 @@
--- of all time
-SELECT tenant, channel, what, count FROM tally WHERE hour = 0 ORDER BY tenant, channel, what
+-- of all time; a range of the primary key
+SELECT tenant, channel, what, count FROM tally WHERE hour = 0 AND detail = '' ORDER BY tenant, channel, what

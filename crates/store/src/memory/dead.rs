@@ -17,7 +17,7 @@ use crate::dead::{
     Act, CauseId, Deed, Edit, Edited, Group, Hastened, Revision, Ruled, Ruling, Verdicts, What, cause_of,
 };
 use crate::shelf::Shelved;
-use crate::{Counted, transition};
+use crate::transition;
 
 impl Model {
     pub(super) fn hasten(&mut self, tenant: &Tenant, id: MessageId, by: &Actor, now: Time) -> Hastened {
@@ -52,7 +52,7 @@ impl Model {
         let what = match ruling.act {
             Act::Discard => {
                 self.records.push(transition::discarded(&message, by, note, now));
-                self.count(&message, Counted::Discarded);
+                self.ledger.discarded(&message.queue);
                 self.give_up(&message, State::Discarded { at: now, by: by.clone() }, now);
                 What::Discarded
             }
@@ -113,7 +113,7 @@ impl Model {
         if planted::is(Bug::RulingUnrecorded) {
             self.records.pop();
         }
-        self.count(&message, Counted::Reprocessed);
+        self.ledger.reprocessed(&message.queue);
         self.course_reprocessed(&message, now);
     }
 

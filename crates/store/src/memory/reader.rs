@@ -5,17 +5,21 @@ use std::sync::{Arc, Mutex};
 use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::message::State;
-use pombo_kernel::name::{ChannelName, TemplateName, Tenant};
+use pombo_kernel::message::{Idempotency, State};
+use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::time::Time;
 
-use super::{Model, Row, Spot, locked};
-use crate::audit::{self, Record, Tip};
+use super::{CounterKey, Model, Row, Spot, locked};
+use crate::audit::{self, Record};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
 use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
-use crate::{Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion};
+use crate::stats::{self, PAST_DUE_SEEN, Sum};
+use crate::{
+    Backlog, Counted, Filter, Line, Measured, PAGE_SCAN, Page, Pause, Place, StatsWanted, StoreError, Story,
+    Tally, TemplateVersion,
+};
 
 #[derive(Clone, Debug)]
 pub struct MemoryReader {
@@ -81,6 +85,12 @@ impl Reading for MemoryReader {
         Ok(ids.iter().filter_map(found).collect())
     }
 
+    fn first(&mut self, tenant: &Tenant, given: &Idempotency) -> Result<Option<MessageId>, StoreError> {
+        let model = locked(&self.committed);
+        let found = model.idempotency.get(&(tenant.clone(), given.key.clone()));
+        Ok(found.filter(|(fingerprint, _)| *fingerprint == given.fingerprint).map(|(_, id)| *id))
+    }
+
     fn underway(
         &mut self,
         tenant: &Tenant,
@@ -128,13 +138,56 @@ impl Reading for MemoryReader {
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {
         let model = locked(&self.committed);
-        let tally = |((tenant, channel, what), count): (&(_, _, _), &u64)| Tally {
-            tenant: Tenant::clone(tenant),
-            channel: ChannelName::clone(channel),
-            what: *what,
-            count: *count,
+        let counted = model.counters.iter().filter_map(|((hour, tenant, channel, what, _), sum)| {
+            let channel = channel.clone().filter(|_| *hour == 0 && Counted::ALL.contains(what))?;
+            Some(Tally { tenant: tenant.clone(), channel, what: *what, count: sum.count.unsigned_abs() })
+        });
+        Ok(counted.collect())
+    }
+
+    fn stats(&mut self, wanted: &StatsWanted) -> Result<Vec<Measured>, StoreError> {
+        let model = locked(&self.committed);
+        let (from, until) = wanted.hours();
+        let measured = model.counters.iter().filter_map(|((hour, tenant, channel, what, detail), sum)| {
+            let is_wanted =
+                (from..until).contains(hour) && wanted.tenant.as_ref().is_none_or(|wanted| wanted == tenant);
+            is_wanted.then(|| Measured {
+                hour: stats::start_of(*hour),
+                tenant: tenant.clone(),
+                channel: channel.clone(),
+                what: *what,
+                detail: detail.clone(),
+                count: sum.count,
+                sum: sum.ms,
+            })
+        });
+        Ok(measured.collect())
+    }
+
+    fn backlog(&mut self, now: Time) -> Result<Vec<Backlog>, StoreError> {
+        let model = locked(&self.committed);
+        let of_all = |((_, tenant, channel, what, lane), sum): (&CounterKey, &Sum)| {
+            let channel = channel.clone().filter(|_| *what == Counted::Waiting && sum.count > 0)?;
+            let lane: LaneName = lane.parse().ok()?;
+            let late = model.queued().filter(|(message, due)| {
+                let queue = &message.queue;
+                *due <= now
+                    && queue.campaign.is_none()
+                    && (&queue.tenant, &queue.lane, &queue.channel) == (tenant, &lane, &channel)
+            });
+            let late: Vec<Time> = late.map(|(_, due)| due).collect();
+            Some(Backlog {
+                tenant: tenant.clone(),
+                waiting: sum.count.unsigned_abs(),
+                past_due: (late.len() as u64).min(PAST_DUE_SEEN),
+                oldest_due: late.into_iter().min(),
+                lane,
+                channel,
+            })
         };
-        Ok(model.tallies.iter().map(tally).collect())
+        let mut all: Vec<Backlog> = model.counters.iter().filter_map(of_all).collect();
+        all.sort();
+        Ok(all)
     }
 
     fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, Record)>, StoreError> {
@@ -143,19 +196,10 @@ impl Reading for MemoryReader {
         Ok(records.filter(|(position, _)| *position >= from).take(max).collect())
     }
 
-    fn verify(&mut self) -> Result<audit::Verified, StoreError> {
+    fn chain(&mut self, from: u64, max: usize) -> Result<Vec<audit::Block>, StoreError> {
         let model = locked(&self.committed);
-        let mut tip = Tip::default();
-        for block in &model.chain {
-            match tip.follow(block) {
-                Ok(next) => tip = next,
-                Err(broken) => {
-                    let (blocks, records) = (tip.sequence, tip.position);
-                    return Ok(audit::Verified { blocks, records, broken: Some(broken) });
-                }
-            }
-        }
-        Ok(audit::Verified { blocks: tip.sequence, records: tip.position, broken: None })
+        let blocks = model.chain.iter().filter(|block| block.sequence >= from);
+        Ok(blocks.take(max.min(audit::PIECE_BLOCKS)).cloned().collect())
     }
 
     fn paused(&mut self) -> Result<Option<Pause>, StoreError> {

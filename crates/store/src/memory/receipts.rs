@@ -7,7 +7,7 @@ use pombo_kernel::reply::Receipt;
 use pombo_kernel::time::Time;
 
 use super::Model;
-use crate::{Counted, Reported, transition};
+use crate::{Reported, transition};
 
 impl Model {
     /// Remembers by which id a provider will speak of a message, if it gave one.
@@ -29,7 +29,7 @@ impl Model {
         let (message, to) = (row.message.clone(), word.state);
         self.records.push(transition::reported(&message, from, &word, now));
         row.delivery = Some(word);
-        self.count(&message, Counted::of(to));
+        self.ledger.reported(&message.queue, to);
         Reported::Moved { id: message.id, from, to }
     }
 }

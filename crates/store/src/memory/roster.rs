@@ -23,7 +23,7 @@ use crate::shelf::{Doc, Leaf, Shelf};
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     recipient: Recipient,
-    key: Option<String>,
+    key: String,
 }
 
 impl Model {
@@ -89,10 +89,11 @@ impl Model {
         self.traffic.weight(&queue.channel, campaign.map(|campaign| campaign.weight))
     }
 
-    fn mark_recipient(&mut self, message: &Message, standing: Standing) {
-        let entries = self.rosters.values_mut().flatten();
-        let of_message = entries.filter(|entry| entry.recipient.message == Some(message.id));
-        of_message.for_each(|entry| entry.recipient.standing = standing);
+    fn mark_recipient(&mut self, message: &Message, standing: Standing, reason: Option<&str>) {
+        let recipients = self.rosters.values_mut().flatten().map(|entry| &mut entry.recipient);
+        for recipient in recipients.filter(|recipient| recipient.message == Some(message.id)) {
+            (recipient.standing, recipient.reason) = (standing, reason.map(str::to_owned));
+        }
     }
 
     pub(super) fn course_started(&mut self, message: &Message, claim: i64, first: bool, now: Time) {
@@ -139,17 +140,22 @@ impl Model {
         });
         self.change_line(&message.queue, now, |line| line.ended(message.id, now));
         if let Some(standing) = standing_after(end) {
-            self.mark_recipient(message, standing);
+            self.mark_recipient(message, standing, None);
         }
     }
 
-    pub(super) fn course_given_up(&mut self, message: &Message, standing: Standing, first: bool, now: Time) {
+    pub(super) fn course_given_up(
+        &mut self,
+        message: &Message,
+        (standing, reason): (Standing, Option<&str>),
+        first: bool,
+        now: Time,
+    ) {
         if message.queue.campaign.is_none() {
             return;
         }
-        let failed = standing == Standing::Failed;
-        self.change_campaign(&message.queue, now, |campaign| campaign.given_up(failed, first, now));
-        self.mark_recipient(message, standing);
+        self.change_campaign(&message.queue, now, |campaign| campaign.given_up(standing, first, now));
+        self.mark_recipient(message, standing, reason);
     }
 
     pub(super) fn course_reprocessed(&mut self, message: &Message, now: Time) {
@@ -157,7 +163,7 @@ impl Model {
             return;
         }
         self.change_campaign(&message.queue, now, |campaign| campaign.reprocessed(now));
-        self.mark_recipient(message, Standing::Queued);
+        self.mark_recipient(message, Standing::Queued, None);
     }
 
     pub(super) fn enlist(&mut self, wish: &Enlist, now: Time) -> Result<Vec<Enlisted>, NotDone> {
@@ -167,15 +173,14 @@ impl Model {
         let list = self.rosters.entry((wish.tenant.clone(), wish.campaign.clone())).or_default();
         let mut became = Vec::new();
         for listed in &wish.lines {
-            let (to, payload, key, standing, reason, what) = match listed.of.clone() {
-                Ok(Person { key, .. }) if list.iter().any(|entry| entry.key.as_ref() == Some(&key)) => {
-                    became.push(Enlisted::Duplicate);
-                    continue;
-                }
-                Ok(Person { to, key, payload }) => {
-                    (to, payload, Some(key), Standing::Pending, None, Enlisted::Added)
-                }
-                Err(no) => (no.to, None, None, Standing::Invalid, Some(no.reason), Enlisted::Invalid),
+            let key = listed.key().into_owned();
+            if list.iter().any(|entry| entry.key == key) {
+                became.push(Enlisted::Duplicate);
+                continue;
+            }
+            let (to, payload, standing, reason, what) = match listed.of.clone() {
+                Ok(Person { to, payload, .. }) => (to, payload, Standing::Pending, None, Enlisted::Added),
+                Err(no) => (no.to, None, Standing::Invalid, Some(no.reason), Enlisted::Invalid),
             };
             let recipient =
                 Recipient { number, line: listed.line, to, payload, standing, reason, message: None };
@@ -235,7 +240,7 @@ impl Model {
     }
 
     pub(super) fn strike(&mut self, tenant: &Tenant, name: &CampaignName, max: usize) -> usize {
-        if self.campaign(tenant, name).is_some_and(|campaign| campaign.has_begun()) {
+        if self.docs.contains_key(&(Shelf::Campaign, tenant.clone(), name.to_string())) {
             return 0;
         }
         let Some(list) = self.rosters.get_mut(&(tenant.clone(), name.clone())) else { return 0 };

@@ -27,7 +27,10 @@ impl Model {
                 version + 1
             }
         };
-        self.records.extend(wish.record.clone());
+        if let Some(record) = &wish.record {
+            self.ledger.shelved(&wish.tenant, record.event);
+            self.records.push(record.clone());
+        }
         Shelved::Done { version }
     }
 

@@ -10,7 +10,7 @@ use pombo_kernel::time::Time;
 
 use super::{Postgres, rows, sql};
 use crate::board::{Fresh, QueueId, rank};
-use crate::{Accepted, Conflict, Counted, Repeat, StoreError, transition};
+use crate::{Accepted, Conflict, Repeat, StoreError, transition};
 
 /// A key that a request was made under before.
 #[derive(Clone)]
@@ -252,7 +252,7 @@ impl Postgres {
             self.note_deadline(at);
         }
         self.record(transition::accepted(&message, now));
-        self.tally(&name, Counted::Accepted);
+        self.ledger.accepted(&name);
         let goes = match &draft.ordering_key {
             None => true,
             Some(ordering_key) => {

@@ -4,16 +4,20 @@ use std::collections::BTreeSet;
 
 use pombo_kernel::id::{MessageId, MessageKey};
 
-use super::link::{Driver, Kind, Link};
+use super::link::{Driver, Kind, Link, Row};
 use super::moving::{at_one_moment, counts, expect_store, meta};
 use super::pausing::{COPYING, PAUSED};
 use super::reader::Reader;
 use super::{Target, migrate, rows, sql};
-use crate::checking::{Checkup, Counted, Evidence, List, Question, chain_fault, judge, unfinished_copy};
+use crate::audit::Tip;
+use crate::checking::{
+    Checkup, Counted, Evidence, List, Place, Question, chain_fault, judge, unfinished_copy,
+};
 use crate::core::Reading;
+use crate::home::Trail;
 use crate::moving::MoveError;
 use crate::rows::members;
-use crate::{Pause, StoreError, audit};
+use crate::{Pause, StoreError, audit, stats};
 
 /// Reads everything and changes nothing. `tell` hears what it is at.
 pub(crate) fn check(address: &Target, tell: &mut dyn FnMut(&'static str)) -> Result<Checkup, MoveError> {
@@ -44,6 +48,24 @@ pub(crate) fn check(address: &Target, tell: &mut dyn FnMut(&'static str)) -> Res
         paused,
         faults,
     })
+}
+
+/// The audit chain. Where it ends is written in a row of its own, which whoever cuts it off may forget.
+pub(crate) fn trail(address: &Target) -> Result<Trail, MoveError> {
+    let driver = Driver::start()?;
+    let link = Link::open(&driver, address, Kind::Upkeep)?;
+    expect_store(&link, address)?;
+    let found = link.query(sql!("audit_end"), Vec::new())?;
+    let row =
+        found.first().ok_or_else(|| StoreError::Broken("the end of the audit chain is missing".into()))?;
+    let (sequence, position) = (rows::number::<i64, u64>(row, 0)?, rows::number::<i64, u64>(row, 1)?);
+    let end = Tip { sequence, position, hash: rows::bytes(row, 2)? };
+    let secret = migrate::secret(&link)?;
+    Ok(Trail { reader: Box::new(Reader::new(driver, address.clone(), secret)), end })
+}
+
+fn place(row: &Row) -> Result<Place, StoreError> {
+    Ok((rows::text(row, 0)?, rows::text(row, 1)?, rows::text(row, 2)?))
 }
 
 struct Beside<'a>(&'a Link);
@@ -98,5 +120,16 @@ impl Evidence for Beside<'_> {
             Ok(List { campaign: rows::text(row, 0)?, body: rows::text(row, 1)?, counts })
         };
         self.0.query(sql!("checking/lists"), Vec::new())?.iter().map(read).collect()
+    }
+
+    fn waiting(&mut self) -> Result<Vec<(Place, i64)>, StoreError> {
+        let asked = vec![(stats::Counted::Waiting as i16).into()];
+        let read = |row| Ok((place(row)?, rows::get(row, 3)?));
+        self.0.query(sql!("checking/waiting"), asked)?.iter().map(read).collect()
+    }
+
+    fn places(&mut self, keys: &BTreeSet<i64>) -> Result<Vec<Place>, StoreError> {
+        let keys: Vec<i64> = keys.iter().copied().collect();
+        self.0.query(sql!("checking/places"), vec![keys.into()])?.iter().map(place).collect()
     }
 }

@@ -85,6 +85,9 @@ fn without(members: &[u8], mut gone: impl FnMut(MessageKey) -> bool) -> Vec<u8> 
     left
 }
 
+/// A message, how far it has come, and when the last that happened to it had ended.
+type Unsettled = (Arc<Message>, Progress, Option<Time>);
+
 /// How far a message has come, from columns round, attempts, crashes, doubtful, keyed; nothing where it was never tried.
 fn progress(row: &Row, first: usize, steps: u32) -> Result<Progress, StoreError> {
     let count = |column| -> Result<u16, StoreError> {
@@ -174,6 +177,7 @@ impl Claiming for Postgres {
                 due: rows::time(row, 0)?,
                 message: Arc::new(rows::message(row, 2, name.clone())?),
                 progress: progress(row, 12, steps)?,
+                after: rows::some_time(row, 17)?,
             });
         }
         into[before..].sort_by_key(|head| (head.due, head.message.id.key()));
@@ -283,15 +287,16 @@ impl Postgres {
             }
         }
         // By key and steps: one that was settled here may be in flight again under a later claim.
-        let mut unsettled: HashMap<(MessageKey, u32), (Arc<Message>, Progress)> = HashMap::new();
+        let mut unsettled: HashMap<(MessageKey, u32), Unsettled> = HashMap::new();
         for row in members {
             let message = Arc::new(rows::stored(row)?.message);
             let progress = progress(row, 18, rows::number::<i32, u32>(row, 17)?)?;
-            unsettled.insert((message.id.key(), progress.steps), (message, progress));
+            let after = rows::some_time(row, 23)?;
+            unsettled.insert((message.id.key(), progress.steps), (message, progress, after));
         }
         for (claim, open, held) in &mut journal {
             for (key, due, steps) in rows::members(&open.members) {
-                if let Some((message, progress)) = unsettled.get(&(key, steps)) {
+                if let Some((message, progress, after)) = unsettled.get(&(key, steps)) {
                     held.push(Held {
                         claim: *claim,
                         node: open.node,
@@ -299,6 +304,7 @@ impl Postgres {
                         due,
                         message: message.clone(),
                         progress: *progress,
+                        after: *after,
                         probes: probes.get(&key).cloned().unwrap_or_default(),
                     });
                 }
@@ -360,6 +366,22 @@ impl Postgres {
         self.hold(claim, held, now)
     }
 
+    /// Has the blocks before the campaigns of these messages, as whoever takes messages over does, if one of them was a
+    /// probe or `blocks` says that they may change.
+    pub(super) fn guard_courses(
+        &mut self,
+        keys: impl Iterator<Item = ClaimKey>,
+        blocks: bool,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let held: Vec<&Held> = keys.filter_map(|key| self.claims.valid(key)).collect();
+        let paced = held.iter().any(|held| held.message.queue.campaign.is_some());
+        if paced && (blocks || held.iter().any(|held| !held.probes.is_empty())) {
+            self.guard_blocks(Guard::Exclusive, now)?;
+        }
+        Ok(())
+    }
+
     /// Has the campaigns of messages that are being sent, in one order for everybody.
     pub(super) fn lock_courses_of<'a>(
         &mut self,
@@ -416,6 +438,7 @@ impl Postgres {
 
     pub(super) fn release_some(&mut self, keys: &[ClaimKey], now: Time) -> Result<Vec<Settled>, StoreError> {
         self.recall(keys.iter().map(|key| key.claim), now)?;
+        self.guard_courses(keys.iter().copied(), false, now)?;
         self.lock_courses_of(keys.iter(), now)?;
         let mut answers = Vec::with_capacity(keys.len());
         for key in keys {

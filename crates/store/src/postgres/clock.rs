@@ -1,6 +1,7 @@
 //! The database's clock, as a node knows it.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use pombo_kernel::time::{Clock, Span, Time};
 
@@ -54,6 +55,10 @@ impl Clock for DatabaseClock {
             state.told = now;
         }
         state.told
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.local.elapsed()
     }
 }
 

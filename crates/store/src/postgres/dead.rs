@@ -20,7 +20,7 @@ use crate::core::Core as _;
 use crate::courses::Courses as _;
 use crate::dead::{Act, Cause, CauseId, Edit, Edited, Group, Hastened, Revision, Ruled, Ruling, Verdicts};
 use crate::shelf::Shelved;
-use crate::{Counted, StoreError, transition};
+use crate::{StoreError, transition};
 
 /// Letters whose cause is found out at once.
 const SORT_AT_ONCE: i64 = 2_000;
@@ -255,7 +255,7 @@ impl Postgres {
             self.put_ready(queue, rank_of(message.priority, next.steps), now, key, next.steps, now);
         }
         self.record(transition::reprocessed(message, next.round, &ruling.by, explanation, now));
-        self.tally(&message.queue, Counted::Reprocessed);
+        self.ledger.reprocessed(&message.queue);
         self.course_reprocessed(message, now)
     }
 
@@ -265,7 +265,7 @@ impl Postgres {
         let row = Row::of(message, rows::DISCARDED, waiting.progress, now);
         self.writes.history(&Row { actor, explanation, ..row });
         self.record(transition::discarded(message, &ruling.by, explanation, now));
-        self.tally(&message.queue, Counted::Discarded);
+        self.ledger.discarded(&message.queue);
     }
 
     pub(super) fn edit_one(&mut self, edit: &Edit, now: Time) -> Result<Edited, StoreError> {

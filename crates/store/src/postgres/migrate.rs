@@ -10,10 +10,11 @@ use super::{dead, sql};
 use crate::StoreError;
 
 /// Each entry brings the schema from its index to the next number.
-const MIGRATIONS: [&str; 3] = [sql!("migrations/0001"), sql!("migrations/0002"), sql!("migrations/0003")];
+const MIGRATIONS: [&str; 4] =
+    [sql!("migrations/0001"), sql!("migrations/0002"), sql!("migrations/0003"), sql!("migrations/0004")];
 
 /// The schema that this version works with.
-pub(super) const SCHEMA: u32 = 3;
+pub(super) const SCHEMA: u32 = 4;
 const _: () = assert!(SCHEMA as usize == MIGRATIONS.len());
 
 /// The first schema in which dead letters have causes.

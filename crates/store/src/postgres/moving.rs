@@ -76,7 +76,7 @@ fn way(table: Table) -> Way {
         Table::Expiry => way!("expiry", "nn", false, LEAST, LEAST),
         Table::Idempotency => way!("idempotency", "ttnnbb", false, NO_BYTES),
         Table::Block => way!("block", "tttb", false, NO_BYTES),
-        Table::Tally => way!("tally", "nttnn", false, LEAST, EMPTY, EMPTY, LEAST),
+        Table::Tally => way!("tally", "nttntnn", false, LEAST, EMPTY, EMPTY, LEAST, EMPTY),
         Table::Receipt => way!("receipt", "nnn", false, LEAST, LEAST),
         Table::Delivery => way!("delivery", "nnnt", false, LEAST),
         Table::Cause => way!("cause", "nttttn", false, LEAST),

@@ -11,21 +11,22 @@ use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::LastWord;
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::message::{AttemptFailure, ClaimId, Progress, State, StateName};
+use pombo_kernel::message::{AttemptFailure, ClaimId, Idempotency, Progress, State, StateName};
 use pombo_kernel::name::{ChannelName, TemplateName, Tenant};
 use pombo_kernel::time::Time;
 
 use super::link::{self, Driver, Kind, Link, Row, Target};
 use super::pausing::PAUSED;
 use super::rows::{self, Step, Stored};
-use super::{dead, roster, shelf, sql, templates};
-use crate::audit::{self, Record, Tip, Verified};
+use super::{dead, roster, shelf, sql, stats, templates};
+use crate::audit::{self, Record};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
 use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
 use crate::{
-    Counted, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion,
+    Backlog, Filter, Line, Measured, PAGE_SCAN, Page, Pause, Place, StatsWanted, StoreError, Story, Tally,
+    TemplateVersion,
 };
 
 /// Audit blocks read at once.
@@ -338,6 +339,15 @@ impl Reading for Reader {
         Ok(ids.iter().filter_map(line).collect())
     }
 
+    fn first(&mut self, tenant: &Tenant, given: &Idempotency) -> Result<Option<MessageId>, StoreError> {
+        let digests = vec![rows::idempotency_digest(tenant, &given.key)];
+        // No tenant reads the table; the digest has the tenant in it.
+        let found = self.one(Whose::Everybodys, (sql!("idempotency_find"), vec![digests.into()]))?;
+        let Some(row) = found.first() else { return Ok(None) };
+        let same = rows::get::<Vec<u8>>(row, 3)? == given.fingerprint;
+        if same { rows::id(row, 1, 2).map(Some) } else { Ok(None) }
+    }
+
     fn underway(
         &mut self,
         tenant: &Tenant,
@@ -397,16 +407,20 @@ impl Reading for Reader {
     }
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {
-        let mut tallies = Vec::new();
-        for row in &self.one(Whose::Everybodys, (sql!("tally_all"), vec![]))? {
-            let what: i16 = rows::get(row, 2)?;
-            let known = Counted::ALL.into_iter().find(|known| *known as i16 == what);
-            if let Some(what) = known {
-                let (tenant, channel) = (rows::name(row, 0)?, rows::name(row, 1)?);
-                tallies.push(Tally { tenant, channel, what, count: rows::number::<i64, u64>(row, 3)? });
-            }
-        }
-        Ok(tallies)
+        let found = self.one(Whose::Everybodys, (sql!("tally_all"), vec![]))?;
+        found.iter().filter_map(|row| stats::tally(row).transpose()).collect()
+    }
+
+    fn stats(&mut self, wanted: &StatsWanted) -> Result<Vec<Measured>, StoreError> {
+        let whose = wanted.tenant.as_ref().map_or(Whose::Everybodys, Whose::Tenant);
+        let found = self.one(whose, stats::hours(wanted))?;
+        found.iter().filter_map(|row| stats::measured(row).transpose()).collect()
+    }
+
+    fn backlog(&mut self, now: Time) -> Result<Vec<Backlog>, StoreError> {
+        let found = self.read(Whose::Everybodys, stats::ask_backlog(now))?;
+        let [depths, late] = found.as_slice() else { return Err(unanswered()) };
+        stats::backlog(depths, late)
     }
 
     fn audit(&mut self, mut from: u64, max: usize) -> Result<Vec<(u64, Record)>, StoreError> {
@@ -430,29 +444,12 @@ impl Reading for Reader {
         Ok(found)
     }
 
-    /// In short reads, since the chain only grows at its end.
-    fn verify(&mut self) -> Result<Verified, StoreError> {
-        let mut tip = Tip::default();
-        loop {
-            let from = i64::try_from(tip.sequence).unwrap_or(i64::MAX);
-            let values = vec![from.into(), counted(BLOCKS_AT_ONCE).into()];
-            let blocks = self.one(Whose::Everybodys, (sql!("audit_all"), values))?;
-            for block in &blocks {
-                match tip.follow(&rows::audit_block(block)?) {
-                    Ok(next) => tip = next,
-                    Err(broken) => {
-                        return Ok(Verified {
-                            blocks: tip.sequence,
-                            records: tip.position,
-                            broken: Some(broken),
-                        });
-                    }
-                }
-            }
-            if blocks.len() < BLOCKS_AT_ONCE {
-                return Ok(Verified { blocks: tip.sequence, records: tip.position, broken: None });
-            }
-        }
+    fn chain(&mut self, from: u64, max: usize) -> Result<Vec<audit::Block>, StoreError> {
+        let from = i64::try_from(from).unwrap_or(i64::MAX);
+        let (most, bytes) = (max.min(audit::PIECE_BLOCKS), audit::PIECE_BYTES);
+        let values = vec![from.into(), counted(most).into(), counted(bytes).into()];
+        let blocks = self.one(Whose::Everybodys, (sql!("audit_all"), values))?;
+        blocks.iter().map(rows::audit_block).collect()
     }
 
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError> {

@@ -12,7 +12,7 @@ use pombo_kernel::time::Time;
 
 use super::reader::{stretch, unanswered};
 use super::{Postgres, rows, sql};
-use crate::{Counted, Reported, StoreError, transition};
+use crate::{Reported, StoreError, transition};
 
 /// A message that was sent, and what was said of it.
 struct Sent {
@@ -62,7 +62,7 @@ impl Postgres {
             };
             let (message, to) = (sent.message.clone(), word.state);
             self.record(transition::reported(&message, from, &word, now));
-            self.tally(&message.queue, Counted::of(to));
+            self.ledger.reported(&message.queue, to);
             answers.push(Reported::Moved { id: message.id, from, to });
             sent.word = Some(word.clone());
             moved.insert(message.id.key(), (message, word));

@@ -15,7 +15,7 @@ use super::link::{Row, Step, Value};
 use super::{Postgres, rows, shelf, sql};
 use crate::StoreError;
 use crate::courses::{Courses, Placed};
-use crate::roster::{self, Enlisted, Recipient, Roster};
+use crate::roster::{Enlisted, Recipient, Roster};
 use crate::rows::{digest, whole};
 use crate::shelf::{Doc, Shelf};
 
@@ -35,10 +35,12 @@ pub(super) struct Docs {
     held: BTreeMap<Place, Option<Doc>>,
     /// Those of them that are to be written.
     changed: BTreeSet<Place>,
-    /// Where recipients stand whose messages ended, by message.
-    marks: BTreeMap<i64, i16>,
+    /// Where recipients stand whose messages ended, and why, by message.
+    marks: BTreeMap<i64, (i16, Option<String>)>,
     /// The versions that the board has.
     known: HashMap<Place, u32>,
+    /// What a group turned out to need that had to begin anew: it has all of it first, in one order.
+    wanted: BTreeSet<Place>,
 }
 
 impl Docs {
@@ -61,9 +63,9 @@ impl Docs {
             steps.push(self.take_changed());
         }
         if !self.marks.is_empty() {
-            let (messages, standings): (Vec<i64>, Vec<i16>) =
-                std::mem::take(&mut self.marks).into_iter().unzip();
-            steps.push((sql!("recipient_mark"), vec![messages.into(), standings.into()]));
+            let (messages, marks): (Vec<i64>, Vec<_>) = std::mem::take(&mut self.marks).into_iter().unzip();
+            let (standings, reasons): (Vec<i16>, Vec<Option<String>>) = marks.into_iter().unzip();
+            steps.push((sql!("recipient_mark"), vec![messages.into(), standings.into(), reasons.into()]));
         }
         steps
     }
@@ -168,10 +170,15 @@ impl Postgres {
         self.lock_docs(places, now)
     }
 
+    /// Whoever waits for a document has none that comes after it, so that no two groups wait for each other. Where the
+    /// group has such a one, the document is taken if nobody else has it, or the group begins anew and in order.
     fn lock_docs(&mut self, mut places: BTreeSet<Place>, now: Time) -> Result<(), StoreError> {
         places.retain(|place| !self.docs.held.contains_key(place));
-        if places.is_empty() {
-            return Ok(());
+        let Some(first) = places.first() else { return Ok(()) };
+        match self.docs.held.last_key_value() {
+            Some((last, _)) if last > first => return self.try_docs(places, now),
+            Some(_) => {}
+            None => places.append(&mut self.docs.wanted),
         }
         for row in &self.ask_one(sql!("doc_lock"), arrays(&places))? {
             let (place, doc) = placed(row)?;
@@ -179,6 +186,21 @@ impl Postgres {
             self.keep_doc(place, Some(doc), now);
         }
         places.into_iter().for_each(|place| self.keep_doc(place, None, now));
+        Ok(())
+    }
+
+    fn try_docs(&mut self, places: BTreeSet<Place>, now: Time) -> Result<(), StoreError> {
+        for place in &places {
+            let of_it = |sql| (sql, shelf::place(place.0, &place.1, &place.2));
+            let found = self.ask(vec![of_it(sql!("doc_try")), of_it(sql!("doc_get"))])?;
+            let [locked, there] = found.as_slice() else { return Err(super::reader::unanswered()) };
+            if locked.is_empty() && !there.is_empty() {
+                self.docs.wanted = self.docs.held.keys().cloned().chain(places).collect();
+                return Err(StoreError::Again("somebody else has a document that comes before ours".into()));
+            }
+            let doc = locked.first().map(shelf::read).transpose()?;
+            self.keep_doc(place.clone(), doc, now);
+        }
         Ok(())
     }
 
@@ -211,7 +233,7 @@ impl Postgres {
 
     /// All of the board is read anew.
     pub(super) fn forget_docs(&mut self) {
-        self.docs = Docs::default();
+        self.docs = Docs { wanted: std::mem::take(&mut self.docs.wanted), ..Docs::default() };
     }
 
     pub(super) fn strike_some(
@@ -220,8 +242,7 @@ impl Postgres {
         campaign: &CampaignName,
         max: usize,
     ) -> Result<usize, StoreError> {
-        let doc = self.locked_doc(Shelf::Campaign, tenant, campaign.as_str())?;
-        if doc.as_ref().is_some_and(|doc| roster::read(doc).is_none_or(|campaign| campaign.has_begun())) {
+        if self.locked_doc(Shelf::Campaign, tenant, campaign.as_str())?.is_some() {
             return Ok(0);
         }
         let mut values = list(tenant, campaign);
@@ -255,10 +276,9 @@ impl Courses for Postgres {
         from: u64,
         lines: &[Listed],
     ) -> Result<Vec<Enlisted>, StoreError> {
-        let digests: Vec<Option<Vec<u8>>> =
-            lines.iter().map(|it| it.of.as_ref().ok().map(|person| digest(&[&person.key]))).collect();
+        let digests: Vec<Vec<u8>> = lines.iter().map(|it| digest(&[&it.key()])).collect();
         let mut asked = list(tenant, campaign);
-        asked.push(digests.iter().flatten().cloned().collect::<Vec<_>>().into());
+        asked.push(digests.clone().into());
         let steps = vec![(sql!("roster_make"), list(tenant, campaign)), (sql!("recipient_known"), asked)];
         let found = self.ask(steps)?.pop().unwrap_or_default();
         // Nobody else adds to the list: its campaign is locked.
@@ -268,26 +288,24 @@ impl Courses for Postgres {
         let (mut persons, mut hashes, mut payloads) = (Vec::new(), Vec::new(), Vec::new());
         let (mut standings, mut reasons) = (Vec::new(), Vec::new());
         for (listed, digest) in lines.iter().zip(digests) {
-            if digest.as_ref().is_some_and(|digest| !there.insert(digest.clone())) {
+            if !there.insert(digest.clone()) {
                 became.push(Enlisted::Duplicate);
                 continue;
             }
             numbers.push(whole(from + numbers.len() as u64));
             places.push(whole(listed.line));
             hashes.push(digest);
-            let (address, person, payload, standing, reason, what) = match &listed.of {
+            persons.push(rows::escaped(&listed.key()));
+            let (address, payload, standing, reason, what) = match &listed.of {
                 Ok(person) => {
                     let payload = person.payload.as_ref().map(|json| json.text().to_owned());
-                    let key = Some(rows::escaped(&person.key));
-                    (&person.to, key, payload, Standing::Pending, None, Enlisted::Added)
+                    (&person.to, payload, Standing::Pending, None, Enlisted::Added)
                 }
                 Err(no) => {
-                    let reason = Some(rows::escaped(&no.reason));
-                    (&no.to, None, None, Standing::Invalid, reason, Enlisted::Invalid)
+                    (&no.to, None, Standing::Invalid, Some(rows::escaped(&no.reason)), Enlisted::Invalid)
                 }
             };
             addresses.push(rows::escaped(address));
-            persons.push(person);
             payloads.push(payload);
             standings.push(i16::from(standing.code()));
             reasons.push(reason);
@@ -344,8 +362,14 @@ impl Courses for Postgres {
         self.ask_one(sql!("recipient_place"), values).map(drop)
     }
 
-    fn mark_recipient(&mut self, message: &Message, standing: Standing) -> Result<(), StoreError> {
-        self.docs.marks.insert(message.id.key().0, i16::from(standing.code()));
+    fn mark_recipient(
+        &mut self,
+        message: &Message,
+        standing: Standing,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let mark = (i16::from(standing.code()), reason.map(rows::escaped));
+        self.docs.marks.insert(message.id.key().0, mark);
         Ok(())
     }
 }

@@ -197,7 +197,8 @@ pub(super) fn audit_block(row: &Row) -> Result<AuditBlock, StoreError> {
         sequence: number::<i64, u64>(row, 0)?,
         position: number::<i64, u64>(row, 1)?,
         at: time(row, 2)?,
-        count: number::<i32, u32>(row, 3)?,
+        // Whatever somebody wrote there, it is for the check to say what is wrong with it.
+        count: u32::try_from(get::<i32>(row, 3)?).unwrap_or(u32::MAX),
         hash: bytes(row, 4).unwrap_or_default(),
         entries: get(row, 5)?,
     })

@@ -3,10 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use pombo_kernel::block::BlockChange;
+use pombo_kernel::breaker::Sign;
 use pombo_kernel::campaign::recipient::Standing;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle::{self, Next};
-use pombo_kernel::message::{Actor, FailureReason, Message, Progress, StateName};
+use pombo_kernel::message::{Actor, ClaimKey, FailureReason, Message, Progress, StateName};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::time::Time;
 
@@ -15,18 +17,22 @@ use super::writes::Row;
 use super::{Postgres, rows, sql};
 use crate::board::{Held, QueueId, rank_of};
 use crate::claiming::Claiming as _;
-use crate::courses::Courses as _;
+use crate::courses::{Courses as _, standing_cancelled};
+use crate::roster::left_out;
 use crate::rows::{Ending, Stored};
+use crate::stats::Course;
 use crate::traffic::places;
 use crate::transition;
 use crate::walls::Walls as _;
-use crate::{Cancelled, Claimed, Counted, NodeId, Settled, Settlement, StoreError};
+use crate::{Cancelled, Claimed, NodeId, Settled, Settlement, StoreError};
 
 /// A message that is not being sent, as far as is known, and where it waits if so.
 pub(super) struct Waiting {
     pub(super) stored: Stored,
     pub(super) progress: Progress,
     pub(super) due: Time,
+    /// When the last that happened to it had ended, if there was anything.
+    after: Option<Time>,
     /// It has ended.
     pub(super) over: bool,
     /// Why, if it failed.
@@ -95,6 +101,9 @@ impl Postgres {
     ) -> Result<Vec<Settled>, StoreError> {
         self.recall(settlements.iter().map(|settlement| settlement.key.claim), now)?;
         self.end_pauses(now)?;
+        let blocks =
+            settlements.iter().any(|it| it.block != BlockChange::Keep || it.vitals.sign == Sign::Ill);
+        self.guard_courses(settlements.iter().map(|settlement| settlement.key), blocks, now)?;
         self.lock_courses_of(settlements.iter().map(|settlement| &settlement.key), now)?;
         let mut ended = Vec::new();
         let mut answers = Vec::with_capacity(settlements.len());
@@ -134,21 +143,18 @@ impl Postgres {
             });
             self.record(transition::settled(&message, settlement, now));
             self.course_settled(&message, settlement, now)?;
-            self.tally(&message.queue, Counted::Attempts);
+            self.ledger.settled(&message, settlement, Course { due: held.due, after: held.after });
             self.let_go(&held, now)?;
             match &settlement.next {
                 Next::Sent(receipt) => {
-                    self.tally(&message.queue, Counted::Sent);
                     if settlement.reported {
                         self.expect_reports(&message, receipt, now);
                     }
                 }
                 Next::Failed(reason) => {
-                    self.tally(&message.queue, Counted::Failed);
                     self.add_letter(&message, *reason, attempt.failure.as_ref(), now)?;
                 }
-                Next::Retry { .. } => self.tally(&message.queue, Counted::Retries),
-                Next::Held { .. } => {}
+                Next::Retry { .. } | Next::Held { .. } => {}
             }
             match next_due {
                 Some(due) => self.wait_again(&held, due, settlement.progress.steps, now)?,
@@ -225,19 +231,22 @@ impl Postgres {
                 }
             };
             let due = next_due.unwrap_or(stored.due);
+            let after = rows::some_time(row, 26)?;
             let over = outcome.is_some() && next_due.is_none();
             let reason = rows::get::<Option<i16>>(row, 25)?.and_then(|code| u8::try_from(code).ok());
             let reason = reason.and_then(FailureReason::from_code);
-            found.insert(stored.message.id.key(), Waiting { stored, progress, due, over, reason });
+            found.insert(stored.message.id.key(), Waiting { stored, progress, due, after, over, reason });
         }
         Ok(keys.into_iter().filter_map(|key| found.remove(&MessageKey(key))).collect())
     }
 
+    /// Cancels a message that waits, since its recipient is on the suppression list for that reason, or for none.
     pub(super) fn cancel_one(
         &mut self,
         tenant: &Tenant,
         id: MessageId,
         by: &Actor,
+        suppressed: Option<&str>,
         now: Time,
     ) -> Result<Cancelled, StoreError> {
         self.flush(now)?;
@@ -245,13 +254,28 @@ impl Postgres {
         let Some((waiting, _)) = self.take_out(&waiting)? else {
             return Ok(Cancelled::TooLate(self.ending(id)?));
         };
-        self.end_waiting(&waiting, &Ending::Cancelled(by.clone()), now)?;
-        self.record(transition::cancelled(&waiting.stored.message, by, now));
-        self.tally(&waiting.stored.message.queue, Counted::Cancelled);
+        let note = suppressed.map(left_out);
+        self.record(transition::cancelled(&waiting.stored.message, by, note.as_deref(), now));
+        self.end_waiting(&waiting, &Ending::Cancelled(by.clone(), note), now)?;
+        self.ledger.cancelled(&waiting.stored.message.queue);
         let first = waiting.progress.steps == 0;
-        self.course_given_up(&waiting.stored.message, Standing::Cancelled, first, now)?;
+        self.course_given_up(&waiting.stored.message, standing_cancelled(suppressed), first, now)?;
         self.finish(std::iter::once(&waiting.stored.message), now)?;
         Ok(Cancelled::Done)
+    }
+
+    pub(super) fn leave_out_one(
+        &mut self,
+        key: ClaimKey,
+        reason: &str,
+        now: Time,
+    ) -> Result<Settled, StoreError> {
+        self.recall(std::iter::once(key.claim), now)?;
+        let Some(held) = self.claims.valid(key).cloned() else { return Ok(Settled::Stale) };
+        self.release_some(&[key], now)?;
+        let tenant = &held.message.queue.tenant;
+        self.cancel_one(tenant, key.message, &Actor::engine(), Some(reason), now)?;
+        Ok(Settled::Done)
     }
 
     /// Takes a message out of where it waits, if it does, so that nobody else has it before the commit.
@@ -296,7 +320,7 @@ impl Postgres {
             return Ok(Taken::Busy);
         }
         let claim = self.next_claim()?;
-        let Waiting { stored, progress, due, .. } = waiting;
+        let Waiting { stored, progress, due, after, .. } = waiting;
         let message = Arc::new(stored.message);
         self.record(transition::claimed(&message, now));
         // It takes nobody's turn: whatever its campaign has on its way goes on.
@@ -304,7 +328,7 @@ impl Postgres {
             campaign.roll.ahead = campaign.roll.ahead.saturating_sub(u64::from(progress.steps == 0));
             None
         })?;
-        let held = Held { claim, node, at: now, due, message, progress, probes: Vec::new() };
+        let held = Held { claim, node, at: now, due, message, progress, after, probes: Vec::new() };
         Ok(self.hold(claim, vec![(held, None)], now)?.pop().map_or(Taken::Busy, Taken::Claimed))
     }
 
@@ -340,9 +364,10 @@ impl Postgres {
     fn end_waiting(&mut self, waiting: &Waiting, ending: &Ending, now: Time) -> Result<(), StoreError> {
         let message = &waiting.stored.message;
         match ending {
-            Ending::Cancelled(by) => {
+            Ending::Cancelled(by, note) => {
                 let row = Row::of(message, rows::CANCELLED, waiting.progress, now);
-                self.writes.history(&Row { actor: Some(by.0.as_str()), ..row });
+                let (actor, explanation) = (Some(by.0.as_str()), note.as_deref());
+                self.writes.history(&Row { actor, explanation, ..row });
                 Ok(())
             }
             Ending::Expired => {
@@ -402,9 +427,9 @@ impl Postgres {
             if !waiting.over && (taken.contains(&key) || behind.contains(&key)) {
                 self.end_waiting(&waiting, &Ending::Expired, now)?;
                 self.record(transition::expired(&waiting.stored.message, now));
-                self.tally(&waiting.stored.message.queue, Counted::Failed);
+                self.ledger.expired(&waiting.stored.message);
                 let first = waiting.progress.steps == 0;
-                self.course_given_up(&waiting.stored.message, Standing::Failed, first, now)?;
+                self.course_given_up(&waiting.stored.message, (Standing::Failed, None), first, now)?;
                 ended.push(waiting.stored.message);
             } else if !others.contains(&key)
                 && let Some(at) = waiting.stored.message.expires_at

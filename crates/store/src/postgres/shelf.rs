@@ -37,6 +37,7 @@ impl Postgres {
             version = Some(0);
         }
         if let Some(record) = &wish.record {
+            self.ledger.shelved(&wish.tenant, record.event);
             self.record(record.clone());
         }
         let version = version.unwrap_or(0);

@@ -13,7 +13,7 @@ use pombo_kernel::time::{Clock, Span, Time};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, error, info, warn};
 
-use super::{Answers, Batch, Entropy, Job, Parked, TakeOver, Task};
+use super::{Answers, Batch, Entropy, Job, Meter, Parked, TakeOver, Task};
 use crate::core::Core;
 use crate::{Accepted, Claimed, Conflict, NodeId, Settled, Settlement, StoreError};
 
@@ -44,6 +44,7 @@ pub struct Writer<C> {
     pub(super) position: watch::Sender<u64>,
     pub(super) broken: watch::Sender<Option<String>>,
     pub(super) health: watch::Sender<Result<(), StoreError>>,
+    pub(super) meter: Meter,
 }
 
 /// Whether there is a next round.
@@ -217,7 +218,8 @@ impl<C: Core> Writer<C> {
             }
             None => self.write(&mut group, now).map(Some),
         };
-        self.backlog.fetch_sub(group.weight, Ordering::Relaxed);
+        let before = self.backlog.fetch_sub(group.weight, Ordering::Relaxed);
+        self.meter.bytes_waiting.set(i64::try_from(before.saturating_sub(group.weight)).unwrap_or(i64::MAX));
         if let Ok(Some(position)) = &result {
             self.position.send_if_modified(|seen| std::mem::replace(seen, *position) != *position);
         }
@@ -289,6 +291,7 @@ impl<C: Core> Writer<C> {
                 Err(StoreError::Again(why)) if tries < TRIES => {
                     debug!(why, tries, "the group begins anew");
                     tries += 1;
+                    self.meter.begun_anew.inc();
                     self.parked.extend(group.claims.drain(..).map(|(parked, _)| parked));
                     self.core.reopen()?;
                 }
@@ -307,11 +310,18 @@ impl<C: Core> Writer<C> {
         if planted::is(planted::Bug::AckBeforeCommit) {
             group.tell(&Ok(()));
         }
-        self.core.commit(now, &(self.entropy)())
+        let started = self.clock.elapsed();
+        let position = self.core.commit(now, &(self.entropy)())?;
+        if group.jobs > 0 || !group.claims.is_empty() {
+            self.meter.committed(group.jobs, self.clock.elapsed().saturating_sub(started));
+        }
+        self.core.tell(&self.meter.counts);
+        Ok(position)
     }
 
     fn take(&mut self, job: Job<C>, group: &mut Group<C>) {
         group.jobs += 1;
+        self.meter.jobs_waiting.dec();
         match job {
             Job::Accept { weight, batch } => {
                 group.weight += weight;
@@ -367,6 +377,8 @@ impl<C: Core> Writer<C> {
     }
 
     fn failed(&mut self, error: StoreError, now: Time) {
+        self.meter.failures.inc();
+        self.meter.writable.set(0);
         if let StoreError::Broken(reason) = &error {
             error!(%reason, "the store can no longer be trusted; the process must start anew");
             self.broken.send_replace(Some(reason.clone()));
@@ -387,6 +399,7 @@ impl<C: Core> Writer<C> {
             Ok(()) => {
                 info!("the store can be written again");
                 self.failing = None;
+                self.meter.writable.set(1);
                 drop(self.health.send_replace(Ok(())));
             }
             Err(error) => self.failed(error, now),
@@ -402,6 +415,7 @@ impl<C: Core> Writer<C> {
             }
         }
         let position = self.core.commit(now, &(self.entropy)())?;
+        self.core.tell(&self.meter.counts);
         self.position.send_if_modified(|seen| std::mem::replace(seen, position) != position);
         self.orphans.clear();
         Ok(())

@@ -9,12 +9,13 @@ use rusqlite::Connection;
 use super::moving::{COPYING, counts, expect_store, looking, meta, open_claims, paused};
 use super::{Reader, file, rows, sql};
 use crate::checking::{
-    Checkup, Counted, Evidence, Fault, List, Question, RESTORE, chain_fault, judge, unfinished_copy,
+    Checkup, Counted, Evidence, Fault, List, Place, Question, RESTORE, chain_fault, judge, unfinished_copy,
 };
 use crate::core::Reading;
+use crate::home::Trail;
 use crate::moving::MoveError;
 use crate::rows::members;
-use crate::{StoreError, audit};
+use crate::{StoreError, audit, stats};
 
 /// Reads everything and changes nothing. `tell` hears what it is at.
 pub(crate) fn check(folder: &Path, tell: &mut dyn FnMut(&'static str)) -> Result<Checkup, MoveError> {
@@ -52,6 +53,14 @@ pub(crate) fn check(folder: &Path, tell: &mut dyn FnMut(&'static str)) -> Result
     }
     checkup.faults = faults;
     Ok(checkup)
+}
+
+/// The audit chain. What is wrong with the rest of the file is another question.
+pub(crate) fn trail(folder: &Path) -> Result<Trail, MoveError> {
+    expect_store(folder)?;
+    let db = looking(folder)?;
+    let reader = Box::new(Reader::open(&folder.join(file::NAME), file::secret(&db)?)?);
+    Ok(Trail { reader, end: rows::tip(&db)? })
 }
 
 /// What is wrong with the file itself.
@@ -104,5 +113,24 @@ impl Evidence for Beside<'_> {
             }
             Ok(List { campaign: row.get(0)?, body: row.get(1)?, counts })
         })
+    }
+
+    fn waiting(&mut self) -> Result<Vec<(Place, i64)>, StoreError> {
+        rows::all(self.0, sql!("checking/waiting"), [stats::Counted::Waiting as u8], |row| {
+            Ok(((row.get(0)?, row.get(1)?, row.get(2)?), row.get(3)?))
+        })
+    }
+
+    fn places(&mut self, keys: &BTreeSet<i64>) -> Result<Vec<Place>, StoreError> {
+        let mut places = Vec::new();
+        for key in keys {
+            places.extend(rows::stored(self.0, MessageKey(*key))?.map(|stored| {
+                let queue = &stored.message.queue;
+                let [tenant, lane, channel] =
+                    [queue.tenant.as_str(), queue.lane.as_str(), queue.channel.as_str()].map(str::to_owned);
+                (tenant, lane, channel)
+            }));
+        }
+        Ok(places)
     }
 }

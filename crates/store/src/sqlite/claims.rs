@@ -115,12 +115,15 @@ impl Claiming for Sqlite {
                     due: rows::time(row, 0)?,
                     message: Arc::new(message),
                     progress: Progress { steps, ..Progress::default() },
+                    after: None,
                 });
             }
         }
         for head in into[before..].iter_mut().filter(|head| head.progress.steps > 0) {
             let last = self.one(sql!("history_last"), [head.message.id.key().0], rows::step)?;
-            head.progress = last.map_or(head.progress, |step| step.progress);
+            if let Some(last) = last {
+                (head.progress, head.after) = (last.progress, Some(last.finished_at));
+            }
         }
         // Heads are the first rows of their rank, so that all of them go at once.
         let Some(last) = into[before..].last() else { return Ok(()) };
@@ -220,9 +223,10 @@ impl Sqlite {
                 if self.one(sql!("ready_has"), place, |_| Ok(()))?.is_some() {
                     continue;
                 }
+                let after = last.as_ref().map(|step| step.finished_at);
                 let progress = last.map_or(Progress { steps, ..Progress::default() }, |step| step.progress);
                 let message = Arc::new(stored.message);
-                let held = Held { claim, node, at, due, message, progress, probes: Vec::new() };
+                let held = Held { claim, node, at, due, message, progress, after, probes: Vec::new() };
                 *self.claims.open.entry(claim).or_default() += 1;
                 // Released and claimed again while its first claim was open: the later claim holds it.
                 if let Some(earlier) = self.claims.held.insert(key, held) {

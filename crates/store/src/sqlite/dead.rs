@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row as Columns, params};
 use super::rows::Round;
 use super::settling::{Found, Row};
 use super::{Order, Sqlite, rows, sql};
+use crate::StoreError;
 use crate::board::{rank, rank_of};
 use crate::core::Core as _;
 use crate::courses::Courses as _;
@@ -19,7 +20,6 @@ use crate::rows::keyed_hash;
 use crate::shelf::Shelved;
 use crate::transition;
 use crate::walls::Walls as _;
-use crate::{Counted, StoreError};
 
 /// Letters whose cause is found out at once.
 const SORT_AT_ONCE: usize = 1_000;
@@ -116,7 +116,7 @@ impl Sqlite {
                 self.append(&Row { actor, explanation, ..row })?;
                 let message = &found.stored.message;
                 self.record(transition::discarded(message, &ruling.by, explanation, now));
-                self.tally(&message.queue, Counted::Discarded);
+                self.ledger.discarded(&message.queue);
             }
         }
         Ok(Ruled::Done)
@@ -149,7 +149,7 @@ impl Sqlite {
             self.put_ready(found.stored.queue, rank, now, key, next.steps, now)?;
         }
         self.record(transition::reprocessed(&message, next.round, &ruling.by, explanation, now));
-        self.tally(&message.queue, Counted::Reprocessed);
+        self.ledger.reprocessed(&message.queue);
         self.course_reprocessed(&message, now)?;
         Ok(())
     }

@@ -6,20 +6,24 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi, params};
 
-use super::{dead, sql};
+use super::{dead, sql, stats};
 use crate::StoreError;
 
 /// Each entry brings the schema from its index to the next number.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     sql!("migrations/0001"),
     sql!("migrations/0002"),
     sql!("migrations/0003"),
     sql!("migrations/0004"),
     sql!("migrations/0005"),
+    sql!("migrations/0006"),
 ];
 
 /// The schema that this version works with.
-pub(super) const SCHEMA: u32 = 5;
+pub(super) const SCHEMA: u32 = 6;
+
+/// The first schema that counts what waits.
+const WITH_DEPTHS: usize = 6;
 const _: () = assert!(SCHEMA as usize == MIGRATIONS.len());
 
 /// The file's name in its folder.
@@ -188,6 +192,9 @@ fn migrate(db: &mut Connection, fresh_secret: &[u8; 32]) -> Result<(), StoreErro
         txn.execute_batch(migration)?;
     }
     dead::sort_unsorted(&txn)?;
+    if version < WITH_DEPTHS {
+        stats::count_waiting(&txn)?;
+    }
     txn.pragma_update(None, "user_version", u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX))?;
     txn.pragma_update(None, "application_id", APPLICATION_ID)?;
     txn.execute(sql!("meta_first"), params!["secret", fresh_secret.as_slice()])?;

@@ -65,7 +65,7 @@ fn way(table: Table) -> Way {
         Table::Expiry => way!("expiry", LEAST, LEAST),
         Table::Idempotency => way!("idempotency", EMPTY, EMPTY),
         Table::Block => way!("block", EMPTY, EMPTY),
-        Table::Tally => way!("tally", LEAST, EMPTY, EMPTY, LEAST),
+        Table::Tally => way!("tally", LEAST, EMPTY, EMPTY, LEAST, EMPTY),
         Table::Receipt => way!("receipt", LEAST, LEAST),
         Table::Delivery => way!("delivery", LEAST),
         Table::Cause => way!("cause", LEAST),

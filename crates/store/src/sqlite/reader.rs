@@ -7,26 +7,24 @@ use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::LastWord;
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::message::{Progress, State, StateName};
+use pombo_kernel::message::{Idempotency, Progress, State, StateName};
 use pombo_kernel::name::{ChannelName, TemplateName, Tenant};
 use pombo_kernel::time::Time;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::rows::{self, Step, Stored};
-use super::{dead, keyed_hash, moving, roster, shelf, sql, templates};
-use crate::audit::{self, Record, Tip, Verified};
+use super::{dead, keyed_hash, moving, roster, shelf, sql, stats, templates};
+use crate::audit::{self, Record};
 use crate::board::{QueueId, TRIED, rank};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
 use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
 use crate::{
-    Counted, Filter, Line, PAGE_SCAN, Page, Pause, Place, StoreError, Story, Tally, TemplateVersion,
+    Backlog, Filter, Line, Measured, PAGE_SCAN, Page, Pause, Place, StatsWanted, StoreError, Story, Tally,
+    TemplateVersion,
 };
-
-/// Audit blocks checked in one read.
-const VERIFY_AT_ONCE: usize = 256;
 
 #[derive(Debug)]
 pub struct Reader {
@@ -246,6 +244,14 @@ impl Reading for Reader {
         })
     }
 
+    fn first(&mut self, tenant: &Tenant, given: &Idempotency) -> Result<Option<MessageId>, StoreError> {
+        let mut statement = self.db.prepare_cached(sql!("find_idempotency"))?;
+        let found = statement.query_row(params![tenant.as_str(), given.key], |row| {
+            Ok((rows::id(row, 0, 1)?, row.get::<_, Vec<u8>>(2)?))
+        });
+        Ok(found.optional()?.filter(|(_, fingerprint)| *fingerprint == given.fingerprint).map(|(id, _)| id))
+    }
+
     fn underway(
         &mut self,
         tenant: &Tenant,
@@ -299,20 +305,15 @@ impl Reading for Reader {
     }
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {
-        let mut statement = self.db.prepare_cached(sql!("tally_all"))?;
-        let rows = statement.query_map([], |row| {
-            let (tenant, channel, what): (String, String, u8) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok((tenant, channel, what, row.get::<_, i64>(3)?))
-        })?;
-        let mut tallies = Vec::new();
-        for row in rows {
-            let (tenant, channel, what, count) = row?;
-            let known = Counted::ALL.into_iter().find(|known| *known as u8 == what);
-            if let (Ok(tenant), Ok(channel), Some(what)) = (tenant.parse(), channel.parse(), known) {
-                tallies.push(Tally { tenant, channel, what, count: count.unsigned_abs() });
-            }
-        }
-        Ok(tallies)
+        stats::tallies(&self.db)
+    }
+
+    fn stats(&mut self, wanted: &StatsWanted) -> Result<Vec<Measured>, StoreError> {
+        stats::hours(&self.db, wanted)
+    }
+
+    fn backlog(&mut self, now: Time) -> Result<Vec<Backlog>, StoreError> {
+        self.at_once(|reader| stats::backlog(&reader.db, now))
     }
 
     fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, Record)>, StoreError> {
@@ -332,28 +333,8 @@ impl Reading for Reader {
         Ok(found)
     }
 
-    /// In short reads, since the chain only grows at its end: a long one would keep the log from being reset.
-    fn verify(&mut self) -> Result<Verified, StoreError> {
-        let mut tip = Tip::default();
-        loop {
-            let blocks = rows::audit_blocks(&self.db, tip.sequence, VERIFY_AT_ONCE)?;
-            let last = blocks.len() < VERIFY_AT_ONCE;
-            for block in &blocks {
-                match tip.follow(block) {
-                    Ok(next) => tip = next,
-                    Err(broken) => {
-                        return Ok(Verified {
-                            blocks: tip.sequence,
-                            records: tip.position,
-                            broken: Some(broken),
-                        });
-                    }
-                }
-            }
-            if last {
-                return Ok(Verified { blocks: tip.sequence, records: tip.position, broken: None });
-            }
-        }
+    fn chain(&mut self, from: u64, max: usize) -> Result<Vec<audit::Block>, StoreError> {
+        rows::audit_blocks(&self.db, from, max.min(audit::PIECE_BLOCKS))
     }
 
     fn paused(&mut self) -> Result<Option<Pause>, StoreError> {

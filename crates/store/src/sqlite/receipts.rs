@@ -11,7 +11,7 @@ use rusqlite::params;
 use super::{Sqlite, keyed_hash, rows, sql};
 use crate::transition;
 use crate::walls::Walls;
-use crate::{Counted, Reported, StoreError};
+use crate::{Reported, StoreError};
 
 impl Sqlite {
     /// Remembers by which id a provider will speak of a message. One that gave none costs nothing.
@@ -39,7 +39,7 @@ impl Sqlite {
         let to = word.state;
         self.write(sql!("delivery_put"), params![key.0, to.code(), word.at.millis(), word.detail])?;
         self.record(transition::reported(&message, from, &word, now));
-        self.tally(&message.queue, Counted::of(to));
+        self.ledger.reported(&message.queue, to);
         Ok(Reported::Moved { id: message.id, from, to })
     }
 

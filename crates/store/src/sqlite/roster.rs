@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::{Sqlite, rows, shelf, sql};
 use crate::StoreError;
 use crate::courses::{Courses, Placed};
-use crate::roster::{self, Enlisted, Recipient, Roster};
+use crate::roster::{Enlisted, Recipient, Roster};
 use crate::rows::whole;
 use crate::shelf::{Doc, Shelf};
 
@@ -39,23 +39,13 @@ impl Courses for Sqlite {
         let mut number = from;
         let mut became = Vec::with_capacity(lines.len());
         for listed in lines {
-            let (pending, invalid) = (Standing::Pending.code(), Standing::Invalid.code());
-            let line = whole(listed.line);
-            let inserted = match &listed.of {
-                Ok(person) => {
-                    let payload = person.payload.as_ref().map(Json::text);
-                    let (to, key) = (&person.to, &person.key);
-                    let reason = None::<&str>;
-                    let values = params![list, whole(number), line, to, key, payload, pending, reason];
-                    self.write(sql!("recipient_insert"), values)?
-                }
-                Err(no) => {
-                    let nothing = None::<&str>;
-                    let (to, reason) = (&no.to, &no.reason);
-                    let values = params![list, whole(number), line, to, nothing, nothing, invalid, reason];
-                    self.write(sql!("recipient_insert"), values)?
-                }
+            let (to, payload, standing, reason) = match &listed.of {
+                Ok(person) => (&person.to, person.payload.as_ref().map(Json::text), Standing::Pending, None),
+                Err(no) => (&no.to, None, Standing::Invalid, Some(&no.reason)),
             };
+            let (number_now, line, standing) = (whole(number), whole(listed.line), standing.code());
+            let values = params![list, number_now, line, to, listed.key(), payload, standing, reason];
+            let inserted = self.write(sql!("recipient_insert"), values)?;
             became.push(match (inserted, &listed.of) {
                 (0, _) => Enlisted::Duplicate,
                 (_, Ok(_)) => Enlisted::Added,
@@ -99,8 +89,13 @@ impl Courses for Sqlite {
         Ok(())
     }
 
-    fn mark_recipient(&mut self, message: &Message, standing: Standing) -> Result<(), StoreError> {
-        self.write(sql!("recipient_mark"), params![message.id.key().0, standing.code()])?;
+    fn mark_recipient(
+        &mut self,
+        message: &Message,
+        standing: Standing,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError> {
+        self.write(sql!("recipient_mark"), params![message.id.key().0, standing.code(), reason])?;
         Ok(())
     }
 }
@@ -112,8 +107,7 @@ impl Sqlite {
         campaign: &CampaignName,
         max: usize,
     ) -> Result<usize, StoreError> {
-        let doc = shelf::one(&self.file.db, Shelf::Campaign, tenant, campaign.as_str())?;
-        if doc.as_ref().is_some_and(|doc| roster::read(doc).is_none_or(|campaign| campaign.has_begun())) {
+        if shelf::one(&self.file.db, Shelf::Campaign, tenant, campaign.as_str())?.is_some() {
             return Ok(0);
         }
         let Some(list) = find(&self.file.db, tenant, campaign)? else { return Ok(0) };

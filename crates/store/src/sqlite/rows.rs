@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 
 use super::sql;
-use crate::audit::{Block as AuditBlock, Tip};
+use crate::audit::{Block as AuditBlock, PIECE_BYTES, Tip};
 use crate::board::QueueId;
 pub(super) use crate::rows::{
     CANCELLED, DISCARDED, EXPIRED, Ending, MEMBER, REPROCESSED, Round, Step, Stored, body, json, members,
@@ -187,21 +187,31 @@ pub(super) fn tip(db: &Connection) -> Result<Tip, StoreError> {
     Ok(db.prepare_cached(sql!("audit_tip"))?.query_row([], read).optional()?.unwrap_or_default())
 }
 
-/// Blocks of the audit chain from a sequence on.
+/// Blocks of the audit chain from a sequence on: the first, and others as long as they are within a piece.
 pub(super) fn audit_blocks(db: &Connection, from: u64, max: usize) -> Result<Vec<AuditBlock>, StoreError> {
     let (from, max) = (i64::try_from(from).unwrap_or(i64::MAX), i64::try_from(max).unwrap_or(i64::MAX));
-    all(db, sql!("audit_all"), [from, max], |row| {
+    let mut statement = db.prepare_cached(sql!("audit_all"))?;
+    let mut rows = statement.query([from, max])?;
+    let (mut blocks, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
         let (sequence, position): (i64, i64) = (row.get(0)?, row.get(1)?);
         let hash: Vec<u8> = row.get(4)?;
-        Ok(AuditBlock {
+        let entries: Vec<u8> = row.get(5)?;
+        bytes += entries.len();
+        if bytes > PIECE_BYTES && !blocks.is_empty() {
+            break;
+        }
+        blocks.push(AuditBlock {
             sequence: sequence.unsigned_abs(),
             position: position.unsigned_abs(),
             at: time(row, 2)?,
-            count: row.get(3)?,
+            // Whatever somebody wrote there, it is for the check to say what is wrong with it.
+            count: u32::try_from(row.get::<_, i64>(3)?).unwrap_or(u32::MAX),
             hash: hash.try_into().unwrap_or_default(),
-            entries: row.get(5)?,
-        })
-    })
+            entries,
+        });
+    }
+    Ok(blocks)
 }
 
 /// A journal row: claim, node, when, members.

@@ -3,7 +3,7 @@
 use pombo_kernel::campaign::recipient::Standing;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle::{self, Next};
-use pombo_kernel::message::{Actor, FailureReason, Message, Progress, StateName};
+use pombo_kernel::message::{Actor, ClaimKey, FailureReason, Message, Progress, StateName};
 use pombo_kernel::name::Tenant;
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
@@ -13,11 +13,13 @@ use rusqlite::params;
 use super::rows::{Ending, Step, Stored};
 use super::{Order, Sqlite, rows, sql};
 use crate::board::{rank, rank_of};
-use crate::courses::Courses as _;
+use crate::courses::{Courses as _, standing_cancelled};
+use crate::roster::left_out;
+use crate::stats::Course;
 use crate::traffic::places;
 use crate::transition;
 use crate::walls::Walls;
-use crate::{Cancelled, Counted, Settled, Settlement, StoreError};
+use crate::{Cancelled, Settled, Settlement, StoreError};
 
 /// A row of `history`, to be written.
 pub(super) struct Row<'a> {
@@ -158,21 +160,18 @@ impl Sqlite {
         })?;
         self.record(transition::settled(&message, &settlement, now));
         self.course_settled(&message, &settlement, now)?;
-        self.tally(&message.queue, Counted::Attempts);
+        self.ledger.settled(&message, &settlement, Course { due: held.due, after: held.after });
         self.let_go(key, now)?;
         match &settlement.next {
             Next::Sent(receipt) => {
-                self.tally(&message.queue, Counted::Sent);
                 if settlement.reported {
                     self.expect_reports(&message, receipt)?;
                 }
             }
             Next::Failed(reason) => {
-                self.tally(&message.queue, Counted::Failed);
                 self.add_letter(&message, *reason, attempt.failure.as_ref())?;
             }
-            Next::Retry { .. } => self.tally(&message.queue, Counted::Retries),
-            Next::Held { .. } => {}
+            Next::Retry { .. } | Next::Held { .. } => {}
         }
         match next_due {
             Some(due) => self.wait_again(&held, due, settlement.progress.steps, now)?,
@@ -229,11 +228,13 @@ impl Sqlite {
             .ok_or_else(|| StoreError::Broken(format!("message {} is missing from the store", key.0)))
     }
 
+    /// Cancels a message that waits, since its recipient is on the suppression list for that reason, or for none.
     pub(super) fn cancel_one(
         &mut self,
         tenant: &Tenant,
         id: MessageId,
         by: &Actor,
+        suppressed: Option<&str>,
         now: Time,
     ) -> Result<Cancelled, StoreError> {
         self.store_fresh(now)?;
@@ -242,16 +243,29 @@ impl Sqlite {
             return Ok(Cancelled::TooLate(found.state));
         }
         let (due, progress, stored) = (found.due(), found.progress(), found.stored);
-        let ending = Ending::Cancelled(by.clone());
-        self.end_waiting(&stored, due, progress, &ending, now)?;
-        self.record(transition::cancelled(&stored.message, by, now));
+        let note = suppressed.map(left_out);
+        self.record(transition::cancelled(&stored.message, by, note.as_deref(), now));
+        self.end_waiting(&stored, due, progress, &Ending::Cancelled(by.clone(), note), now)?;
         #[cfg(feature = "planted")]
         if planted::is(planted::Bug::RecordMissing) {
             self.records.pop();
         }
-        self.tally(&stored.message.queue, Counted::Cancelled);
-        self.course_given_up(&stored.message, Standing::Cancelled, progress.steps == 0, now)?;
+        self.ledger.cancelled(&stored.message.queue);
+        self.course_given_up(&stored.message, standing_cancelled(suppressed), progress.steps == 0, now)?;
         Ok(Cancelled::Done)
+    }
+
+    pub(super) fn leave_out_one(
+        &mut self,
+        key: ClaimKey,
+        reason: &str,
+        now: Time,
+    ) -> Result<Settled, StoreError> {
+        let Some(held) = self.claims.valid(key).cloned() else { return Ok(Settled::Stale) };
+        self.release_one(key, now)?;
+        let tenant = &held.message.queue.tenant;
+        self.cancel_one(tenant, key.message, &Actor::engine(), Some(reason), now)?;
+        Ok(Settled::Done)
     }
 
     /// Ends a message that waits, without an attempt.
@@ -267,9 +281,10 @@ impl Sqlite {
         let place = params![stored.queue, rank(stored.message.priority), due.millis(), key.0];
         self.write(sql!("ready_delete"), place)?;
         match ending {
-            Ending::Cancelled(by) => {
+            Ending::Cancelled(by, note) => {
                 let row = Row::of(key, rows::CANCELLED, progress, now);
-                self.append(&Row { actor: Some(by.0.as_str()), ..row })?;
+                let (actor, explanation) = (Some(by.0.as_str()), note.as_deref());
+                self.append(&Row { actor, explanation, ..row })?;
             }
             Ending::Expired => {
                 let row = Row::of(key, rows::EXPIRED, progress, now);
@@ -300,8 +315,9 @@ impl Sqlite {
                 let ready_at = last.and_then(|step| step.next_due).unwrap_or(stored.due);
                 self.end_waiting(&stored, ready_at, progress, &Ending::Expired, now)?;
                 self.record(transition::expired(&stored.message, now));
-                self.tally(&stored.message.queue, Counted::Failed);
-                self.course_given_up(&stored.message, Standing::Failed, progress.steps == 0, now)?;
+                self.ledger.expired(&stored.message);
+                let stands = (Standing::Failed, None);
+                self.course_given_up(&stored.message, stands, progress.steps == 0, now)?;
                 expired += 1;
             }
         }

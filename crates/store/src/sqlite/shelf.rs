@@ -32,6 +32,7 @@ impl Sqlite {
             }
         }
         if let Some(record) = &wish.record {
+            self.ledger.shelved(&wish.tenant, record.event);
             self.record(record.clone());
         }
         Ok(Shelved::Done { version })

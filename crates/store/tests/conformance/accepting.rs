@@ -18,6 +18,7 @@ on_every_store! {
     a_key_is_known_within_the_same_commit,
     a_repeat_finds_a_finished_message,
     tenants_do_not_share_keys,
+    a_repeat_is_known_before_it_is_offered_again,
     keys_are_compared_byte_by_byte,
     a_hundred_duplicates_are_one_row,
     without_a_key_nothing_is_a_duplicate,
@@ -102,6 +103,19 @@ fn tenants_do_not_share_keys(w: &mut World<impl Fresh>) {
 }
 
 // REQ ML-3
+fn a_repeat_is_known_before_it_is_offered_again(w: &mut World<impl Fresh>) {
+    let id = w.accept(once("order-1", 1));
+    let mut first = |tenant: &str, draft: Draft| {
+        w.read().first(&of(tenant).queue.tenant, &draft.idempotency.unwrap()).unwrap()
+    };
+    let own = draft().queue.tenant;
+    assert_eq!(first(own.as_str(), once("order-1", 1)), Some(id));
+    assert_eq!(first(own.as_str(), once("order-1", 2)), None, "another request");
+    assert_eq!(first(own.as_str(), once("order-2", 1)), None);
+    assert_eq!(first("acme", once("order-1", 1)), None);
+}
+
+// REQ ML-3
 fn keys_are_compared_byte_by_byte(w: &mut World<impl Fresh>) {
     let keys = ["a", "A", "a ", " a", "a\0", "a\0b", "", "\u{e1}", "a\u{301}", "1", "1.0", "01"];
     let ids: Vec<_> = keys.iter().map(|key| w.accept(once(key, 1))).collect();
@@ -175,6 +189,7 @@ fn every_field_comes_back_as_it_was_given(w: &mut World<impl Fresh>) {
                 base: Some(Span::from_secs(3)),
                 ..Overrides::default()
             }),
+            trace: None,
         },
     };
     let id = w.accept(given.clone());

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 
 use pombo_kernel::classify::Scope;
 use pombo_kernel::id::MessageId;
-use pombo_kernel::message::{FailureReason, StateName};
-use pombo_store::audit::{Event, Record};
+use pombo_kernel::message::{Actor, FailureReason, StateName};
+use pombo_kernel::name::Tenant;
+use pombo_store::audit::{Event, Record, Walk};
 use pombo_store::core::Reading;
+use pombo_store::shelf::{Expect, Shelf, Shelve, Shelved};
+use pombo_store::transition::act_of;
 use pombo_store::{Counted, Filter};
+use serde_json::json;
 
 use crate::world::*;
 
@@ -22,6 +26,8 @@ on_every_store! {
     a_commit_without_news_seals_nothing,
     one_commit_is_one_block_and_the_chain_holds,
     the_chain_goes_on_after_reopening,
+    the_chain_can_be_read_and_followed_in_pieces,
+    a_record_can_be_left_without_a_document,
     the_counters_add_up,
     counters_are_per_tenant_and_channel_and_sorted,
 }
@@ -242,6 +248,50 @@ fn the_chain_goes_on_after_reopening(w: &mut World<impl Fresh>) {
     }
     let verified = w.read().verify().unwrap();
     assert_eq!((verified.records, verified.broken), (w.audit().len() as u64, None));
+}
+
+// REQ AU-1
+fn the_chain_can_be_read_and_followed_in_pieces(w: &mut World<impl Fresh>) {
+    a_full_day(w);
+    let whole = w.read().chain(0, usize::MAX).unwrap();
+    let verified = w.read().verify().unwrap();
+    assert_eq!((whole.len() as u64, verified.broken), (verified.blocks, None));
+    for size in [1, 3, whole.len()] {
+        let mut walk = Walk::default();
+        let mut joined = Vec::new();
+        loop {
+            let piece = w.read().chain(walk.tip.sequence, size).unwrap();
+            assert!(piece.len() <= size);
+            joined.extend(piece.clone());
+            if !walk.on(&piece) {
+                break;
+            }
+        }
+        assert_eq!((walk.verified(), &joined), (verified, &whole));
+    }
+    assert_eq!(w.read().chain(verified.blocks, 10).unwrap(), []);
+    assert_eq!(w.read().chain(u64::MAX, 10).unwrap(), []);
+}
+
+// REQ AU-1: an export changes no document.
+fn a_record_can_be_left_without_a_document(w: &mut World<impl Fresh>) {
+    let record =
+        act_of(Event::Exported, &Tenant::default(), &Actor("ana".into()), &json!({"what": "audit"}), w.now);
+    let wish = Shelve {
+        shelf: Shelf::Cursor,
+        tenant: Tenant::default(),
+        id: "export".to_owned(),
+        expect: Expect::Nothing,
+        leaf: None,
+        record: Some(record.clone()),
+    };
+    for _ in 0..2 {
+        let now = w.now;
+        assert_eq!(w.core.shelve(&wish, now).unwrap(), Shelved::Done { version: 0 });
+        w.commit();
+    }
+    assert_eq!(w.audit(), [record.clone(), record]);
+    assert_eq!(w.read().doc(Shelf::Cursor, &Tenant::default(), "export").unwrap(), None);
 }
 
 // invariant 1

@@ -21,6 +21,7 @@ use crate::world::*;
 on_every_store! {
     a_list_comes_back_in_order_and_without_gaps,
     a_person_is_listed_once,
+    a_line_by_which_nobody_can_be_written_to_is_kept_once,
     people_are_listed_while_it_waits_and_not_while_it_runs,
     a_list_that_was_not_committed_was_never_made,
     what_does_not_exist_takes_nobody_and_feeds_nobody,
@@ -31,10 +32,11 @@ on_every_store! {
     whoever_is_left_out_has_a_reason_and_counts,
     a_feed_that_leaves_nobody_completes_it,
     ends_without_an_attempt_are_counted_and_cost_no_wait,
+    whoever_is_found_suppressed_at_the_last_moment_is_left_out_and_costs_no_wait,
     a_failure_that_is_tried_again_opens_the_campaign,
     completion_is_recorded_once,
     too_many_failures_pause_it_and_say_so,
-    only_a_list_that_never_began_is_struck,
+    only_a_list_without_a_campaign_is_struck,
     tenants_have_campaigns_of_the_same_name,
     it_is_due_when_somebody_must_see_to_it,
 }
@@ -85,6 +87,13 @@ impl<S: Fresh> World<S> {
         let wish = Shelve { shelf, tenant, id, expect, leaf: Some(roster::leaf(now)), record: None };
         let done = self.core.shelve(&wish, self.now).unwrap();
         assert!(matches!(done, Shelved::Done { .. }), "{done:?}");
+        self.commit();
+    }
+
+    fn remove(&mut self, tenant: &Tenant, campaign: &str) {
+        let (shelf, tenant, id) = (Shelf::Campaign, tenant.clone(), campaign.into());
+        let gone = Shelve { shelf, tenant, id, expect: Expect::Any, leaf: None, record: None };
+        self.core.shelve(&gone, self.now).unwrap();
         self.commit();
     }
 
@@ -235,11 +244,31 @@ fn a_person_is_listed_once(w: &mut World<impl Fresh>) {
     assert_eq!(w.enlist(C, file), Ok(vec![Enlisted::Duplicate; 5]));
     let roll = w.agree(C);
     assert_eq!((roll.recipients, roll.duplicates), (5, 10));
-    // Two lines by which nobody can be written to are two lines.
-    assert_eq!(w.enlist(C, vec![nobody(6), nobody(6)]), Ok(vec![Enlisted::Invalid; 2]));
     // Who is on another list is not on this one.
     w.create(&Tenant::default(), D, |_| {});
     assert_eq!(w.enlist(D, vec![person(1)]), Ok(vec![Enlisted::Added]));
+}
+
+fn a_line_by_which_nobody_can_be_written_to_is_kept_once(w: &mut World<impl Fresh>) {
+    w.create(&Tenant::default(), C, |_| {});
+    let other = Listed { line: 3, of: Err(Refusal { to: "???".into(), reason: "too long".into() }) };
+    // The same words on another line, and others on the same one, are another line.
+    let file = vec![person(1), nobody(2), nobody(3), other];
+    use Enlisted::{Added, Duplicate, Invalid};
+    assert_eq!(w.enlist(C, file.clone()), Ok(vec![Added, Invalid, Invalid, Invalid]));
+    assert_eq!(w.enlist(C, file.clone()), Ok(vec![Duplicate; 4]));
+    w.reopen();
+    assert_eq!(w.enlist(C, file), Ok(vec![Duplicate; 4]));
+    assert_eq!(w.enlist(C, vec![nobody(5), nobody(5)]), Ok(vec![Invalid, Duplicate]));
+    let roll = w.agree(C);
+    assert_eq!((roll.recipients, roll.invalid, roll.duplicates), (1, 4, 9));
+    assert_eq!(w.recipients(C).iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    // It is not taken for a person whose name reads like it, and on another list it is another line.
+    let key = nobody(2).key().into_owned();
+    assert_eq!(key, key.trim_end(), "{key:?}");
+    assert_ne!(key, key.trim_start(), "no address begins with that");
+    w.create(&Tenant::default(), D, |_| {});
+    assert_eq!(w.enlist(D, vec![nobody(2)]), Ok(vec![Invalid]));
 }
 
 fn people_are_listed_while_it_waits_and_not_while_it_runs(w: &mut World<impl Fresh>) {
@@ -416,6 +445,45 @@ fn ends_without_an_attempt_are_counted_and_cost_no_wait(w: &mut World<impl Fresh
     assert_eq!(w.standings(C), [Called, Failed, Called, Called]);
 }
 
+// REQ BK-8
+fn whoever_is_found_suppressed_at_the_last_moment_is_left_out_and_costs_no_wait(w: &mut World<impl Fresh>) {
+    w.running(C, 2);
+    let claimed = w.claim_one();
+    let before = w.audit().len();
+    assert_eq!(w.leave_out(&claimed, "opt_out"), Settled::Done);
+    w.is(claimed.message.id, StateName::Cancelled);
+    let deeds = w.story(claimed.message.id).deeds;
+    let note = deeds[0].note.as_deref();
+    assert_eq!((deeds.len(), deeds[0].by.0.as_str()), (1, "pombo"));
+    assert_eq!(note, Some("the recipient is on the suppression list: opt_out"));
+    let told: Vec<Record> = w.audit().split_off(before);
+    assert_eq!(told.iter().map(|it| it.event).collect::<Vec<_>>(), [Event::Released, Event::Cancelled]);
+    assert_eq!(told[1].detail, serde_json::json!({"reason": note}).to_string());
+    let roll = w.agree(C);
+    assert_eq!((roll.suppressed, roll.queued, roll.ahead), (1, 1, 1));
+    let listed = w.recipients(C);
+    let left_out = listed.iter().find(|it| it.message == Some(claimed.message.id)).unwrap();
+    assert_eq!((left_out.standing, left_out.reason.as_deref()), (Standing::Suppressed, Some("opt_out")));
+    assert_eq!(w.campaign(C).run.used, Span::ZERO);
+    // Whoever lost the claim leaves nobody out.
+    assert_eq!(w.leave_out(&claimed, "opt_out"), Settled::Stale);
+    // The next goes at once; one that waits for another try is left out as well.
+    let claimed = w.claim_one();
+    w.settle(&claimed, End::Retry(Span::ZERO));
+    w.pass(MIN);
+    w.reopen();
+    let again = w.claim_one();
+    assert_eq!(again.message.id, claimed.message.id);
+    assert_eq!(w.leave_out(&again, "complaint"), Settled::Done);
+    assert_eq!((w.course(C), w.agree(C).suppressed), (Course::Completed, 2));
+    assert_eq!(w.claim(10), []);
+    // A message of no campaign ends in the same way.
+    w.accept(draft());
+    let claimed = w.claim_one();
+    assert_eq!(w.leave_out(&claimed, "opt_out"), Settled::Done);
+    w.is(claimed.message.id, StateName::Cancelled);
+}
+
 // REQ BK-4
 fn a_failure_that_is_tried_again_opens_the_campaign(w: &mut World<impl Fresh>) {
     w.running(C, 2);
@@ -482,10 +550,12 @@ fn too_many_failures_pause_it_and_say_so(w: &mut World<impl Fresh>) {
     assert_eq!(w.agree(C).failed, 20);
 }
 
-fn only_a_list_that_never_began_is_struck(w: &mut World<impl Fresh>) {
+fn only_a_list_without_a_campaign_is_struck(w: &mut World<impl Fresh>) {
     let tenant = Tenant::default();
     w.create(&tenant, C, |_| {});
     w.enlist(C, (1..=3).map(person).collect()).unwrap();
+    // Whoever is on the list of a draft counts there: somebody may have made it anew.
+    assert_eq!(w.core.strike(&tenant, &name(C), 10).unwrap(), 0);
     w.start(C);
     assert_eq!(w.core.strike(&tenant, &name(C), 10).unwrap(), 0);
     w.commit();
@@ -493,15 +563,7 @@ fn only_a_list_that_never_began_is_struck(w: &mut World<impl Fresh>) {
     // One whose document is gone is struck in parts.
     w.create(&tenant, D, |_| {});
     w.enlist(D, (1..=3).map(person).collect()).unwrap();
-    let gone = Shelve {
-        shelf: Shelf::Campaign,
-        tenant: tenant.clone(),
-        id: D.into(),
-        expect: Expect::Any,
-        leaf: None,
-        record: None,
-    };
-    w.core.shelve(&gone, w.now).unwrap();
+    w.remove(&tenant, D);
     assert_eq!(w.core.strike(&tenant, &name(D), 2).unwrap(), 2);
     assert_eq!(w.core.strike(&tenant, &name(D), 2).unwrap(), 1);
     assert_eq!(w.core.strike(&tenant, &name(D), 2).unwrap(), 0);
@@ -528,8 +590,9 @@ fn tenants_have_campaigns_of_the_same_name(w: &mut World<impl Fresh>) {
         (Course::Draft, 1, Time::default())
     );
     // Theirs can be struck and cannot be cut, whatever ours does.
-    assert_eq!(w.core.strike(&acme, &name(C), 9).unwrap(), 1);
     assert!(!w.core.cut(&acme, &name(C), w.now + mins(600)).unwrap());
+    w.remove(&acme, C);
+    assert_eq!(w.core.strike(&acme, &name(C), 9).unwrap(), 1);
     w.commit();
     assert_eq!(w.agree(C).sent, 1);
 }

@@ -29,7 +29,7 @@ use pombo_store::memory::Memory;
 use pombo_store::postgres::Postgres;
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    Ask, Claimed, Counted, Filter, Finding, Line, NodeId, Place, Rates, Settlement, StoreError,
+    Ask, Claimed, Counted, Filter, Finding, Line, NodeId, Place, Rates, Settlement, StatsWanted, StoreError,
     TemplateVersion, Vitals,
 };
 
@@ -133,6 +133,11 @@ impl<C: Fresh> Pair<C> {
                 let ours: Vec<ClaimKey> = keys.map(|claimed| claimed.key).collect();
                 let theirs: Vec<_> = ours.iter().map(|key| theirs(&self.tokens, *key)).collect();
                 same("release", model.release_all(&ours, now).unwrap(), other.release_all(&theirs, now))?;
+            }
+            Command::LeaveOut(which) => {
+                let Some(ours) = pick(&self.claims, *which).map(|claimed| claimed.key) else { return Ok(()) };
+                let theirs = other.leave_out(theirs(&self.tokens, ours), "opt_out\0", now);
+                same("leave out", model.leave_out(ours, "opt_out\0", now).unwrap(), theirs)?;
             }
             Command::Cancel { which, tenant } => {
                 let Some(id) = pick(&self.ids, *which).copied() else { return Ok(()) };
@@ -333,6 +338,21 @@ impl<C: Fresh> Pair<C> {
         Ok(())
     }
 
+    /// What was counted, by the hour, and what waits.
+    fn compare_counters(&mut self) -> Result<(), String> {
+        let now = self.now;
+        let mut model = self.model.reader().unwrap();
+        let mut other = self.other.reader().map_err(|error| format!("reader: {error}"))?;
+        let tenants = TENANTS.map(|tenant| Some(tenant.parse().unwrap()));
+        for tenant in tenants.into_iter().chain([None]) {
+            for since in [Time::default(), now - Span::from_hours(1)] {
+                let wanted = StatsWanted { tenant: tenant.clone(), since, until: now };
+                same("stats", model.stats(&wanted).unwrap(), other.stats(&wanted))?;
+            }
+        }
+        same("backlog", model.backlog(now).unwrap(), other.backlog(now)).map(drop)
+    }
+
     /// Everything else that can be read.
     fn compare(&mut self) -> Result<(), String> {
         self.commit()?;
@@ -341,6 +361,7 @@ impl<C: Fresh> Pair<C> {
         let mut other = self.other.reader().map_err(|error| format!("reader: {error}"))?;
         let records = same("audit", model.audit(0, usize::MAX).unwrap(), other.audit(0, usize::MAX))?;
         same("tallies", model.tallies().unwrap(), other.tallies())?;
+        self.compare_counters()?;
         same("verified", model.verify().unwrap(), other.verify())?;
         self.compare_shelves()?;
         self.compare_campaigns()?;

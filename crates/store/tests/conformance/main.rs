@@ -24,6 +24,7 @@ mod breaking;
 mod campaigning;
 mod cancelling;
 mod claiming;
+mod counting;
 mod dead;
 mod differential;
 mod durability;

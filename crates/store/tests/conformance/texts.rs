@@ -68,6 +68,7 @@ fn bodies_of_any_text_come_back(w: &mut World<impl Fresh>) {
             user_id: some(),
             metadata: Some(Json::from_value(&serde_json::json!(text))),
             retry: None,
+            trace: None,
         };
         let id = w.accept(Draft { body: body.clone(), ..draft() });
         assert_eq!(w.story(id).message.body, body);

@@ -201,6 +201,12 @@ impl<C: Fresh> World<C> {
         answer
     }
 
+    pub(crate) fn leave_out(&mut self, claimed: &Claimed, reason: &str) -> Settled {
+        let answer = self.core.leave_out(claimed.key, reason, self.now).unwrap();
+        self.commit();
+        answer
+    }
+
     pub(crate) fn cancel(&mut self, id: MessageId) -> Cancelled {
         self.cancel_as(&Tenant::default(), id, "ana")
     }

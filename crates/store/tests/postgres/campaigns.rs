@@ -1,19 +1,21 @@
 //! Campaigns of several nodes: one message of each is on its way, whoever sends it, and the pace is everybody's.
 
-use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 
+use pombo_kernel::block::Block;
 use pombo_kernel::campaign::line::LineRules;
 use pombo_kernel::campaign::recipient::{Listed, Person, Refusal, Standing};
 use pombo_kernel::campaign::{Campaign, PauseReason, StateName as Course};
+use pombo_kernel::classify::Scope;
 use pombo_kernel::message::{Actor, Body, Draft, Json, QueueName, StateName};
 use pombo_kernel::name::{CampaignName, Tenant};
 use pombo_kernel::time::{Span, Time};
 use pombo_store::core::{Core, Reading};
+use pombo_store::postgres::Postgres;
 use pombo_store::roster::{self, Enlist, Enlisted, Feed, Recipient, Roster, Serving};
 use pombo_store::shelf::{Expect, Shelf, Shelve, Shelved};
-use pombo_store::{Ask, Claimed, NodeId, Rates, Settled};
+use pombo_store::{Ask, Claimed, NodeId, Place, Rates, Settled, StoreError};
 use pombo_testbed::{Cluster, Database, psql};
 
 use crate::node::Node;
@@ -235,6 +237,84 @@ fn nothing_sets_out_after_a_pause_whoever_races() {
         let it = node.campaign(&campaign);
         assert_eq!((it.state.name(), it.roll.sent), (Course::Paused, sent.load(Ordering::SeqCst)));
     }
+}
+
+/// A group as the shell writes it; `work` also hears which try it is. Nobody met another such that the server had to end it.
+fn without_deadlock(node: &mut Node, work: impl Fn(&mut Postgres, u8) -> Result<(), StoreError>) {
+    for attempt in 0..10 {
+        let done = work(&mut node.core, attempt).and_then(|()| node.core.commit(START, &[attempt; 32]));
+        match done {
+            Ok(_) => return,
+            Err(StoreError::Again(why)) if !why.contains("40P01") => node.core.reopen().unwrap(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("it met others ten times in a row");
+}
+
+fn feed_again(core: &mut Postgres, campaign: &str) -> Result<(), StoreError> {
+    let servings = vec![(1, Serving::Message(Box::new(draft_of(campaign, 1))))];
+    let feed = Feed { tenant: Tenant::default(), campaign: name(campaign), servings };
+    core.feed(&feed, START)?.unwrap();
+    Ok(())
+}
+
+#[test]
+fn two_who_settle_for_one_campaign_and_feed_another_do_not_wait_for_each_other() {
+    let (database, mut one, mut two) = two_nodes();
+    for campaign in ["cmp_a", "cmp_b"] {
+        one.run(campaign, 3);
+    }
+    let taken = [one.claim(1).remove(0), two.claim(1).remove(0)];
+    let of = |claimed: &Claimed| claimed.message.queue.campaign.as_ref().unwrap().to_string();
+    let campaigns = taken.each_ref().map(of);
+    assert_ne!(campaigns[0], campaigns[1]);
+    let both_have_one = Barrier::new(2);
+    together(vec![one, two], |n, node| {
+        without_deadlock(node, |core, attempt| {
+            core.settle(settlement(&taken[n], End::Sent, START), START)?;
+            if attempt == 0 {
+                both_have_one.wait();
+            }
+            feed_again(core, &campaigns[1 - n])
+        });
+    });
+    let node = Node::on(&database, 9);
+    for campaign in campaigns {
+        assert_eq!((node.campaign(&campaign).roll.sent, node.campaign(&campaign).flight), (1, None));
+    }
+}
+
+#[test]
+fn whoever_blocks_and_feeds_does_not_wait_for_whoever_settles_and_blocks() {
+    let (database, mut one, two) = two_nodes();
+    one.run("cmp_a", 3);
+    let taken = one.claim(1).remove(0);
+    let place = Place { channel: "other".parse().unwrap(), destination: None };
+    let blocks_are_held = Barrier::new(2);
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    together(vec![one, two], |n, node| {
+        without_deadlock(node, |core, attempt| match n {
+            0 => {
+                if attempt == 0 {
+                    blocks_are_held.wait();
+                }
+                core.settle(settlement(&taken, End::Held(Scope::Channel), START), START).map(drop)
+            }
+            _ => {
+                let hold = Block::hold("so".into(), 0, START);
+                core.block(&place, hold, &Actor("ana".into()), START)?;
+                if attempt == 0 {
+                    blocks_are_held.wait();
+                    while database.ask(waits) == "0" {
+                        std::thread::yield_now();
+                    }
+                }
+                feed_again(core, "cmp_a")
+            }
+        });
+    });
+    assert_eq!(Node::on(&database, 9).campaign("cmp_a").flight, None);
 }
 
 #[test]

@@ -306,3 +306,75 @@ fn a_login_that_may_not_create_roles_says_what_an_administrator_has_to_run() {
     plain.database.ask(told);
     drop(plain.open().unwrap());
 }
+
+#[test] // REQ AU-1
+fn a_record_is_added_and_sealed_once_and_no_role_changes_it_after_that() {
+    let (mut house, _) = furnished();
+    let sealed = house.node.reader().verify().unwrap();
+    assert!(sealed.blocks > 3 && sealed.broken.is_none());
+    let as_role = |role: &str, verb: &str| psql(house.database.url(), &format!("SET ROLE {role}; {verb}"));
+    for verb in [
+        "UPDATE pombo.audit SET entries = ''",
+        "UPDATE pombo.audit SET at = 0",
+        "UPDATE pombo.audit SET count = count + 1",
+        "UPDATE pombo.audit SET batch = batch + 1000000",
+        "UPDATE pombo.audit SET turn = turn + 1000000",
+        "DELETE FROM pombo.audit",
+        "DELETE FROM pombo.audit WHERE sequence = (SELECT max(sequence) FROM pombo.audit)",
+        "TRUNCATE pombo.audit",
+        "DELETE FROM pombo.audit_tip",
+        "TRUNCATE pombo.audit_tip",
+        "INSERT INTO pombo.audit_tip SELECT * FROM pombo.audit_tip",
+        "ALTER TABLE pombo.audit DISABLE ROW LEVEL SECURITY",
+        "DROP POLICY engine_seals ON pombo.audit",
+        "DROP TABLE pombo.audit",
+    ] {
+        for role in ["pombo_engine", "pombo_reader", "pombo_app"] {
+            let error = as_role(role, verb).expect_err(verb);
+            let refused = error.contains("permission denied") || error.contains("must be owner");
+            assert!(refused, "{role}: {verb}: {error}");
+        }
+    }
+    // What is sealed stays as it was sealed, also by whoever seals.
+    for verb in [
+        "UPDATE pombo.audit SET hash = decode(repeat('00', 32), 'hex') WHERE sequence = 1",
+        "UPDATE pombo.audit SET sequence = NULL, position = NULL, hash = NULL",
+        "UPDATE pombo.audit SET position = position + 1000000",
+    ] {
+        let counted = format!("WITH changed AS ({verb} RETURNING 1) SELECT count(*) FROM changed");
+        assert_eq!(as_role("pombo_engine", &counted).unwrap().trim(), "0", "{verb}");
+    }
+    assert_eq!(house.node.reader().verify().unwrap(), sealed);
+    // And the work goes on.
+    house.node.accept(&[of("acme")]);
+    let after = house.node.reader().verify().unwrap();
+    assert_eq!((after.blocks, after.broken), (sealed.blocks + 1, None));
+}
+
+#[test] // REQ AU-1
+fn the_rights_of_an_older_version_are_taken_back() {
+    let (mut house, _) = furnished();
+    house.database.ask(
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON pombo.audit, pombo.audit_tip TO pombo_engine;
+         DROP POLICY engine_reads ON pombo.audit; DROP POLICY engine_adds ON pombo.audit; DROP POLICY engine_seals ON pombo.audit;
+         CREATE POLICY engine ON pombo.audit FOR ALL TO pombo_engine USING (true) WITH CHECK (true);
+         DELETE FROM pombo.meta WHERE name = 'surface'",
+    );
+    drop(
+        Postgres::open(
+            &Target::parse(house.database.url()).unwrap(),
+            Dice::seeded(9),
+            &[5; 32],
+            Sealing::AtCommit,
+        )
+        .unwrap(),
+    );
+    for verb in
+        ["DELETE FROM pombo.audit", "UPDATE pombo.audit SET entries = ''", "DELETE FROM pombo.audit_tip"]
+    {
+        let error = psql(house.database.url(), &format!("SET ROLE pombo_engine; {verb}")).expect_err(verb);
+        assert!(error.contains("permission denied"), "{verb}: {error}");
+    }
+    house.node.accept(&[of("acme")]);
+    assert_eq!(house.node.reader().verify().unwrap().broken, None);
+}

@@ -4,7 +4,7 @@ use pombo_kernel::name::Tenant;
 use pombo_kernel::time::Time;
 use pombo_store::core::{Core, Reading};
 use pombo_store::shelf::{Pick, Shelf, Wanted};
-use pombo_store::{Counted, Filter};
+use pombo_store::{Counted, Filter, StatsWanted};
 use pombo_testbed::{Cluster, psql};
 
 use crate::tenants::Plain;
@@ -132,4 +132,72 @@ fn what_was_dead_in_schema_1_is_a_dead_letter_with_its_cause() {
     let bound = "SELECT bool_and(relforcerowsecurity) FROM pg_class
         WHERE relnamespace = 'pombo'::regnamespace AND relname IN ('queue', 'message', 'history', 'dead_letter')";
     assert_eq!(plain.database.ask(bound), "t");
+}
+
+#[test] // fault 57, REQ OB-1
+fn what_waited_in_schema_3_is_counted_when_it_is_opened() {
+    let plain = Plain::on(Cluster::shared(), "CREATEROLE");
+    psql(&plain.url(), SCHEMA_1).unwrap();
+    for migration in [
+        include_str!("../../sql/postgres/migrations/0002.sql"),
+        include_str!("../../sql/postgres/migrations/0003.sql"),
+    ] {
+        psql(&plain.url(), &format!("SET search_path = pombo;{migration}")).unwrap();
+    }
+    // In two lanes: two in their queues, one behind another of its order, and of a claim of three messages one that was
+    // settled, one that is being sent for the first time, and one for the second.
+    let key = |n: i64| (470_000_i64 << 40) + n;
+    let member = |n: i64, steps: u32| {
+        let parts = [&key(n).to_le_bytes()[..], &5_i64.to_le_bytes()[..], &steps.to_le_bytes()[..]].concat();
+        parts.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let members = [member(4, 0), member(5, 0), member(6, 1)].concat();
+    plain.database.ask(&format!(
+        "SET search_path = pombo;
+         UPDATE meta SET value = '3' WHERE name = 'schema';
+         INSERT INTO queue (digest, tenant, lane, channel, destination, campaign) OVERRIDING SYSTEM VALUE
+         VALUES ('1', 'default', 'default', 'crm', 'a', ''), ('2', 'acme', 'bulk', 'crm', 'a', '');
+         INSERT INTO message (key, nonce, queue, priority, due, recipient, batch, tenant, body)
+         SELECT {base} + n, n, CASE WHEN n = 2 THEN 2 ELSE 1 END, 5, 5, 0, 0, CASE WHEN n = 2 THEN 'acme' ELSE 'default' END,
+                '{{\"to\":\"ana\"}}' FROM generate_series(1, 6) n;
+         INSERT INTO ready (queue, rank, due, key, steps) VALUES (1, 4, 5, {base} + 1, 0), (2, 4, 5, {base} + 2, 0);
+         INSERT INTO ordered (digest, key, active) VALUES ('o', {base} + 1, true), ('o', {base} + 3, false);
+         INSERT INTO claim (id, node, at, members) VALUES (9, 1, 5, decode('{members}', 'hex'));
+         INSERT INTO history (key, started_at, finished_at, batch, seq, outcome, round, number, attempts, crashes, doubtful, tenant, next_due)
+         VALUES ({base} + 4, 0, 0, 0, 0, 1, 0, 1, 1, 0, false, 'default', NULL),
+                ({base} + 6, 0, 0, 0, 0, 2, 0, 1, 1, 0, false, 'default', 5);
+         INSERT INTO tally (hour, tenant, channel, what, count) VALUES (0, 'default', 'crm', 1, 5), (500000, 'default', 'crm', 1, 5);
+         INSERT INTO tally_added (hour, tenant, channel, what, count) VALUES (500000, 'acme', 'crm', 1, 1);
+         ALTER TABLE queue ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+         ALTER TABLE message ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+         ALTER TABLE history ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+         ALTER TABLE tally ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;",
+        base = key(0)
+    ));
+    let store = plain.open().unwrap();
+    let mut reader = store.reader().unwrap();
+    let waiting: Vec<_> = reader
+        .backlog(Time::from_millis(6))
+        .unwrap()
+        .into_iter()
+        .map(|it| (it.tenant.to_string(), it.lane.to_string(), it.waiting, it.past_due, it.oldest_due))
+        .collect();
+    let due = Some(Time::from_millis(5));
+    assert_eq!(
+        waiting,
+        [("acme".into(), "bulk".into(), 1, 1, due), ("default".into(), "default".into(), 4, 1, due)]
+    );
+    let every = StatsWanted { tenant: None, since: Time::default(), until: Time::MAX };
+    let counted: Vec<_> = reader
+        .stats(&every)
+        .unwrap()
+        .into_iter()
+        .map(|it| (it.hour.hour(), it.tenant.to_string(), it.what, it.detail, it.count, it.sum))
+        .collect();
+    let one = |tenant: &str, count| (500_000, tenant.to_owned(), Counted::Accepted, String::new(), count, 0);
+    assert_eq!(counted, [one("acme", 1), one("default", 5)]);
+    let forced = "SELECT count(*) FROM pg_class WHERE relforcerowsecurity
+                  AND relname IN ('queue', 'message', 'history', 'tally')
+                  AND relnamespace = 'pombo'::regnamespace";
+    assert_eq!(plain.database.ask(forced), "4");
 }

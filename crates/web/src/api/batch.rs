@@ -28,6 +28,7 @@ use crate::body::{self, Media};
 use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
+use crate::trail::Trail;
 use crate::view;
 use crate::{idempotency, suppression};
 
@@ -49,7 +50,8 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
     }
     let media = body::media(&call.head.headers)?;
     let Call { door, caller, head, body, .. } = call;
-    let batch = Batch { door, caller, key: idempotency::header(&head.headers)? };
+    let trail = Trail::of(&head).cloned().map(Trail::apart);
+    let batch = Batch { door, caller, key: idempotency::header(&head.headers)?, trail };
     match media {
         Media::Json => {
             let limit = batch.door.setup().limits.body_bytes();
@@ -97,6 +99,7 @@ struct Batch {
     caller: Arc<Caller>,
     /// The request's own key, which stands for one key for each item.
     key: Option<String>,
+    trail: Option<Trail>,
 }
 
 impl Batch {
@@ -277,7 +280,7 @@ impl Batch {
         let pinned = self.pin(&setup, drafts, &overrides, &mut refused).await;
         let stored = match pinned {
             Ok(drafts) if drafts.is_empty() => Ok(Vec::new()),
-            Ok(drafts) => self.door.store().accept(drafts).await,
+            Ok(drafts) => self.door.accept(drafts, self.trail.as_ref()).await,
             Err(error) => Err(error),
         };
         let (stored, failed) = match stored {

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use pombo_kernel::campaign::letter::KIND;
+use pombo_kernel::campaign::waiting::never;
 use pombo_kernel::campaign::{Campaign, PauseReason, Refused, State, StateName};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::{CampaignName, Tenant};
@@ -24,13 +25,14 @@ pub(crate) use self::request::{
     CampaignChange, CampaignPauseRequest, CampaignRequest, CampaignRetryRequest, ScheduleRequest,
     StartRequest,
 };
-use self::request::{NOTE_BYTES, Wish, expires_after};
+use self::request::{NOTE_BYTES, OTHER_HOURS, Wish, expires_after};
 use super::fields::Fields;
 use super::news::News;
 use super::operations;
 use super::page::{Paging, after_cursor, page};
 use crate::auth::Caller;
 use crate::campaign::{self, CampaignView, PREFIX};
+use crate::course::Courses;
 use crate::key::hex;
 use crate::problem::{Code, FieldError, Problem};
 use crate::route::Call;
@@ -43,6 +45,7 @@ const BODY_BYTES: usize = 64 * 1024;
 /// Campaigns that are looked at for one page; those that do not match are passed over.
 const LOOKED_AT: usize = 2_000;
 const AT_ONCE: usize = 200;
+const LIST_DIGEST_BYTES: usize = 128;
 /// Recipients that are struck off together.
 const STRUCK: usize = 1_000;
 
@@ -56,7 +59,7 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
     let Paging { limit, query, .. } = paging;
     query.end()?;
     let (door, caller, setup, now) = (&call.door, &call.caller, call.door.setup(), call.door.now());
-    let mut courses = campaign::Courses::default();
+    let mut courses = Courses::default();
     let (mut found, mut looked) = (Vec::new(), 0);
     let next = loop {
         let (tenant, pick) = (Some(caller.tenant.clone()), Pick::All { after: after.take() });
@@ -71,8 +74,9 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
                 caller.sees(&it.channel) && state.is_none_or(|state| it.state.name() == state)
             };
             if let Some(campaign) = roster::read(doc).filter(matches) {
-                let course = courses.of(door.store(), &setup, &campaign).await?;
-                found.push(CampaignView::of(&doc.id, &campaign, course, now));
+                let course = courses.of(door.store(), &setup, &campaign, now).await?;
+                let outlook = course.outlook(door.store(), &doc.id, &campaign).await?;
+                found.push(CampaignView::of(&doc.id, &campaign, &outlook, now));
             }
         }
         if docs.len() < AT_ONCE && rest.next().is_none() {
@@ -109,6 +113,7 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
     let channel = channel.and_then(|named| named.map_err(|problem| fields.refuse(problem.into())).ok());
     let zone = channel.map(|channel| channel.line.time_zone.clone()).unwrap_or_default();
     let wish = Wish::read(&mut fields, PAYLOAD_BYTES, &zone, now);
+    wish.meets(channel.map(|channel| &**channel), &mut fields, now);
     if wish.name.is_none() {
         fields.missing("name", "say in a few words what it is about");
     }
@@ -128,6 +133,8 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
         Some(asked) => setup.lane_named(&asked).map_err(|problem| fields.refuse(problem.into())).ok(),
     };
     let (throttle, expires_after) = (wish.throttle(&mut fields), expires_after(&mut fields));
+    // It only tells one request from another.
+    fields.line("list_digest", LIST_DIGEST_BYTES);
     fields.end()?;
     let (Some(name), Some(channel), Some(lane), Some(template)) =
         (wish.name.clone(), channel, lane, template)
@@ -145,6 +152,10 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
         None => format!("{:012x}{}", now.millis() & 0xffff_ffff_ffff, hex(&door.entropy()()[..10])),
     };
     let id = format!("{PREFIX}{id}");
+    if key.is_some() {
+        // Of an earlier one of the same key that was removed, somebody may be left.
+        strike(&door, &caller.tenant, &id.parse().map_err(|_| Problem::internal())?).await?;
+    }
     let created = match shelf::put(door.store(), campaign::begin(&caller.tenant, &id, &campaign)).await? {
         Shelved::Done { .. } => {
             tracing::info!(campaign = id, key_id = caller.key_id, "campaign created");
@@ -205,6 +216,7 @@ pub(crate) async fn change(call: Call) -> Result<Response, Problem> {
     let channel = setup.channels.get(&campaign.channel);
     let zone = channel.map(|channel| channel.line.time_zone.clone()).unwrap_or_default();
     let wish = Wish::read(&mut fields, PAYLOAD_BYTES, &zone, now);
+    wish.meets(channel.map(|channel| &**channel), &mut fields, now);
     let kind = channel.map(|channel| channel.kind);
     let template = template(&door, &caller.tenant, kind, &mut fields).await?;
     fields.end()?;
@@ -290,7 +302,7 @@ pub(crate) async fn start(call: Call) -> Result<Response, Problem> {
     if dry_run {
         return view::ok(&preview::of(&door, &doc, &campaign, at).await?);
     }
-    begin(&door, &caller, (doc, campaign), at).await
+    begin(&door, &caller, doc, at).await
 }
 
 /// Begins a campaign at a time.
@@ -302,26 +314,17 @@ pub(crate) async fn schedule(call: Call) -> Result<Response, Problem> {
         fields.missing("at", "write for example \"2026-01-31T10:20:30Z\"");
     }
     fields.end()?;
-    let found = find(&door, &caller, &name).await?;
-    begin(&door, &caller, found, at).await
+    let (doc, _) = find(&door, &caller, &name).await?;
+    begin(&door, &caller, doc, at).await
 }
 
-async fn begin(
-    door: &Door,
-    caller: &Caller,
-    (doc, campaign): (Doc, Campaign),
-    at: Option<Time>,
-) -> Result<Response, Problem> {
-    // One that is gone from the configuration would only stop it again.
-    let channel = door.setup().channel_named(campaign.channel.as_str(), &caller.tenant).err();
-    if let Some(problem) = channel {
-        return Err(Problem::fields(vec![problem.into()]));
-    }
+async fn begin(door: &Door, caller: &Caller, doc: Doc, at: Option<Time>) -> Result<Response, Problem> {
     let (doc, campaign) = altered(door, caller, doc, |campaign, now| {
         let what = if at.is_some() { "scheduled" } else { "started" };
         if !matches!(campaign.state, State::Draft | State::Scheduled { .. }) {
             return Err(wrong_state(campaign, what));
         }
+        can_ever_send(door, caller, campaign, at.unwrap_or(now))?;
         match at.filter(|at| *at > now) {
             Some(at) => {
                 campaign.schedule(at).map_err(|refused| refusal(campaign, refused, what))?;
@@ -335,6 +338,17 @@ async fn begin(
     })
     .await?;
     answer(door, StatusCode::OK, &doc.id, &campaign).await
+}
+
+/// One whose channel is gone from the configuration would only stop again, and one without hours would never send.
+fn can_ever_send(door: &Door, caller: &Caller, campaign: &Campaign, from: Time) -> Result<(), Problem> {
+    let setup = door.setup();
+    let channel = setup.channel_named(campaign.channel.as_str(), &caller.tenant);
+    let channel = channel.map_err(|problem| Problem::fields(vec![problem.into()]))?;
+    match never(campaign.window.as_ref(), &channel.line, from) {
+        None => Ok(()),
+        Some(why) => Err(Problem::field("window", why, OTHER_HOURS)),
+    }
 }
 
 /// Lets nothing more set out.
@@ -359,15 +373,23 @@ pub(crate) async fn resume(call: Call) -> Result<Response, Problem> {
     let Call { door, caller, head, body, name } = call;
     Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?.end()?;
     let (doc, _) = find(&door, &caller, &name).await?;
-    let (doc, campaign) =
-        altered(&door, &caller, doc, |campaign, now| resumed(campaign, "resumed", now).map(Some)).await?;
+    let (doc, campaign) = altered(&door, &caller, doc, |campaign, now| {
+        resumed(&door, &caller, (campaign, "resumed"), now).map(Some)
+    })
+    .await?;
     answer(&door, StatusCode::OK, &doc.id, &campaign).await
 }
 
-fn resumed(campaign: &mut Campaign, what: &str, now: Time) -> Result<(Event, Value), Problem> {
+fn resumed(
+    door: &Door,
+    caller: &Caller,
+    (campaign, what): (&mut Campaign, &str),
+    now: Time,
+) -> Result<(Event, Value), Problem> {
     if !matches!(campaign.state, State::Paused { .. }) {
         return Err(wrong_state(campaign, what));
     }
+    can_ever_send(door, caller, campaign, now)?;
     campaign.start(now).map_err(|refused| refusal(campaign, refused, what))?;
     Ok((Event::CampaignResumed, json!({"recipients": campaign.roll.left()})))
 }
@@ -451,7 +473,7 @@ pub(crate) async fn retry(call: Call) -> Result<Response, Problem> {
         let letters = failed && campaign.roll.failed > 0;
         let go_on = |campaign: &mut Campaign, now: Time| match campaign.state {
             State::Running { .. } | State::Completed { .. } if letters => Ok(None),
-            State::Paused { .. } => resumed(campaign, "retried", now).map(Some),
+            State::Paused { .. } => resumed(&door, &caller, (campaign, "retried"), now).map(Some),
             _ => Err(wrong_state(campaign, "retried")),
         };
         go_on(&mut campaign.clone(), door.now())?;
@@ -526,18 +548,34 @@ fn refusal(campaign: &Campaign, refused: Refused, what: &str) -> Problem {
 
 /// A campaign in that state cannot be `what`.
 pub(crate) fn wrong_state(campaign: &Campaign, what: &str) -> Problem {
-    let hint = match &campaign.state {
-        State::Draft => "list its recipients and start it; a draft can also be changed and removed",
-        State::Scheduled { .. } => "start it at once, schedule it for another time, or cancel it",
-        State::Running { .. } => "pause it first, or cancel it",
-        State::Paused { reason: PauseReason::Cancelling, .. } => {
+    let hint = match (&campaign.state, what) {
+        (State::Draft, "paused" | "resumed" | "retried") => {
+            "it has not begun, and nothing of it sets out before it is started"
+        }
+        (State::Draft, _) => "list its recipients and start it; a draft can also be changed and removed",
+        (State::Scheduled { .. }, "removed") => "cancel it; it stays for the record",
+        (State::Scheduled { .. }, "resumed" | "retried") => {
+            "it begins by itself at its time; start it to begin now"
+        }
+        (State::Scheduled { .. }, _) => "start it at once, schedule it for another time, or cancel it",
+        (State::Running { .. }, "started" | "scheduled" | "resumed") => {
+            "it runs already, and nothing is left to do; watch it, or pause it"
+        }
+        (State::Running { .. }, "retried") => {
+            "it runs, and goes on with those who are pending; `{\"failed\": true}` to /retry writes again to those who failed"
+        }
+        (State::Running { .. }, "removed") => "cancel it; it stays for the record",
+        (State::Running { .. }, _) => "pause it first, or cancel it",
+        (State::Paused { reason: PauseReason::Cancelling, .. }, _) => {
             "it is being cancelled; look again in a moment, and make another one"
         }
-        State::Paused { .. } => "resume it, or cancel it",
-        State::Completed { .. } => {
+        (State::Paused { .. }, "removed") => "cancel it; it stays for the record",
+        (State::Paused { .. }, _) => "resume it, or cancel it",
+        (State::Completed { .. }, _) if campaign.roll.failed > 0 => {
             "it is over; `{\"failed\": true}` to /retry writes again to those who failed, and another campaign to others"
         }
-        State::Cancelled { .. } => "it is over for good; make another one",
+        (State::Completed { .. }, _) => "it is over; make another one",
+        (State::Cancelled { .. }, _) => "it is over for good; make another one",
     };
     let state = campaign.state.name().as_str();
     let problem =

@@ -46,6 +46,16 @@ pub(crate) fn file(
     head: &'static str,
     rest: impl Stream<Item = Result<String, Problem>> + Send + 'static,
 ) -> Response {
+    streamed(name, "text/csv; charset=utf-8", head, rest)
+}
+
+/// The same for a file of another type.
+pub(crate) fn streamed(
+    name: &'static str,
+    media: &'static str,
+    head: &'static str,
+    rest: impl Stream<Item = Result<String, Problem>> + Send + 'static,
+) -> Response {
     let rest = rest.map(|lines| match lines {
         Ok(lines) => Ok(Bytes::from(lines)),
         Err(problem) => Err(std::io::Error::other(problem.code.as_str())),
@@ -53,7 +63,7 @@ pub(crate) fn file(
     let head = stream::iter([Ok(Bytes::from_static(head.as_bytes()))]);
     let mut response = Response::new(Body::from_stream(head.chain(rest)));
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
     if let Ok(place) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
         headers.insert(header::CONTENT_DISPOSITION, place);
     }

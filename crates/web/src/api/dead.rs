@@ -304,7 +304,7 @@ pub(crate) async fn edit(call: Call) -> Result<Response, Problem> {
             campaign: message.queue.campaign.clone(),
             ..draft.queue
         },
-        body: Body { retry: message.body.retry.clone(), ..draft.body },
+        body: Body { retry: message.body.retry.clone(), trace: message.body.trace.clone(), ..draft.body },
         blobs: draft.blobs,
         by: caller.actor(),
         note,

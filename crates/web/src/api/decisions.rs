@@ -58,7 +58,8 @@ pub(crate) async fn decide(call: Call) -> Result<Response, Problem> {
     let language = language.map(Language::accepted).unwrap_or_default();
     let asker = Asker { tenant: caller.tenant.clone(), actor: caller.actor() };
     let policy = &door.setup().claims;
-    let decision = decision::decide(door.store(), &*door.0.clock, policy, &question, &asker).await?;
+    let (clock, meter) = (&*door.0.clock, door.meter().decisions());
+    let decision = decision::decide(door.store(), clock, policy, &question, &asker, meter).await?;
     let decision = decision.answering(&question, language);
     let mut answer = match decision.code {
         None => view::ok(&decision)?,

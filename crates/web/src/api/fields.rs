@@ -22,15 +22,11 @@ impl Fields {
                 _ => return Err(Problem::field("body", "is not an object", "write {\"name\": \"value\"}")),
             },
         };
-        Ok(Fields { members, errors: Vec::new(), read: Vec::new() })
+        Ok(Fields::of(members))
     }
 
-    /// The same with these members where it has none of the name.
-    pub(crate) fn or(mut self, usual: &Map<String, Value>) -> Fields {
-        for (name, value) in usual {
-            self.members.entry(name).or_insert_with(|| value.clone());
-        }
-        self
+    pub(crate) fn of(members: Map<String, Value>) -> Fields {
+        Fields { members, errors: Vec::new(), read: Vec::new() }
     }
 
     pub(crate) fn wrong(&mut self, field: &'static str, reason: impl Into<String>, hint: impl Into<String>) {

@@ -10,6 +10,7 @@ use pombo_store::{Cancelled, Conflict, Repeat};
 use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
+use crate::trail::Trail;
 use crate::view::Unborn;
 use crate::{body, idempotency, suppression, view};
 
@@ -49,7 +50,7 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
         return Err(Refused::Problems(vec![problem]).into());
     }
     let unborn = Unborn::of(&draft, &setup);
-    let accepted = door.store().accept(vec![draft]).await?.pop().ok_or_else(Problem::internal)?;
+    let accepted = door.accept(vec![draft], Trail::of(&head)).await?.pop().ok_or_else(Problem::internal)?;
     match accepted {
         Ok(accepted) if accepted.repeat == Repeat::First => {
             Ok(view::answer(StatusCode::ACCEPTED, unborn.born(accepted.id)))

@@ -9,9 +9,12 @@ use futures_util::stream;
 use http::{HeaderMap, header};
 use pombo_kernel::campaign::Campaign;
 use pombo_kernel::campaign::recipient::Standing;
+use pombo_kernel::classify::in_words;
 use pombo_kernel::id::MessageId;
-use pombo_kernel::message::State;
+use pombo_kernel::kind::ChannelKind;
+use pombo_kernel::message::{FailureReason, State};
 use pombo_kernel::name::{CampaignName, Tenant};
+use pombo_kernel::suppression::Reason;
 use pombo_kernel::time::Time;
 use pombo_store::Line;
 use pombo_store::roster::{Recipient, Roster};
@@ -26,7 +29,7 @@ use super::page::{Paging, after_cursor, bad_cursor, page};
 use crate::problem::Problem;
 use crate::route::Call;
 use crate::view::{LastError, Members};
-use crate::{Door, filter};
+use crate::{Door, filter, suppression};
 
 /// Recipients that a report reads together.
 const AT_ONCE: usize = 500;
@@ -42,8 +45,12 @@ pub(crate) struct RecipientView<'a> {
     /// In one form; of a line by which nobody can be written to, what stood there.
     to: &'a str,
     state: Standing,
-    /// Why nobody was written to, where no message says so.
-    reason: Option<&'a str>,
+    /// Why this one was not reached, or not yet, in plain words.
+    reason: Option<String>,
+    /// By which reason the suppression list has this one by now, whose message failed: no retry writes to them.
+    suppressed: Option<Reason>,
+    /// Attempts of the message, in all its rounds.
+    attempts: Option<u32>,
     #[schemars(with = "Option<String>")]
     message_id: Option<MessageId>,
     /// What the template says to this one alone.
@@ -104,6 +111,8 @@ struct List {
     standings: Option<Vec<Standing>>,
     /// Nobody is written to any more, and whoever had no message yet is cancelled.
     over: bool,
+    /// Of its channel, if that is still there.
+    kind: Option<ChannelKind>,
 }
 
 impl List {
@@ -121,8 +130,9 @@ impl List {
             Standing::Cancelled if over => vec![Standing::Cancelled, Standing::Pending],
             state => vec![state],
         });
+        let kind = door.setup().channels.get(&campaign.channel).map(|channel| channel.kind);
         let campaign = id.parse().map_err(|_| Problem::internal())?;
-        Ok(List { door: door.clone(), tenant, campaign, standings, over })
+        Ok(List { door: door.clone(), tenant, campaign, standings, over, kind })
     }
 
     /// The next ones after that number, each with its message.
@@ -156,14 +166,44 @@ impl List {
                 recipient.standing = Standing::Cancelled;
             }
             let line = recipient.message.and_then(|id| lines.remove(&id));
-            Row { recipient, line }
+            let attempts = line.as_ref().map(|line| u32::from(line.progress.attempts));
+            Row { recipient, line, kind: self.kind, attempts, suppressed: None }
         });
-        Ok(rows.collect())
+        let mut rows: Vec<Row> = rows.collect();
+        for row in &mut rows {
+            self.complete(row).await?;
+        }
+        Ok(rows)
+    }
+
+    /// Adds what the list and the messages' last words do not say.
+    async fn complete(&self, row: &mut Row) -> Result<(), Problem> {
+        let store = self.door.store();
+        let Some(line) = &row.line else { return Ok(()) };
+        if line.progress.round > 0
+            && let Some(story) = store.story(self.tenant.clone(), line.message.id).await?
+        {
+            // Those that do not count have the number of the next one that does.
+            let mut rounds = BTreeMap::new();
+            for attempt in story.attempts.iter().filter(|it| it.round < line.progress.round) {
+                let last: &mut u16 = rounds.entry(attempt.round).or_default();
+                *last = attempt.number.max(*last);
+            }
+            row.attempts = row.attempts.map(|now| now + rounds.into_values().map(u32::from).sum::<u32>());
+        }
+        if row.recipient.standing == Standing::Failed
+            && let Some(kind) = self.kind
+        {
+            let listed = suppression::of(store, &self.tenant, kind, &row.recipient.to).await?;
+            row.suppressed = listed.map(|entry| entry.reason);
+        }
+        Ok(())
     }
 
     /// All of them as CSV. Whatever is wrong with the store is told before the first byte.
     async fn report(self) -> Result<Response, Problem> {
-        const HEAD: &str = "number,line,to,state,reason,attempts,sent_at,delivery,message_id\r\n";
+        const HEAD: &str =
+            "number,line,to,state,reason,attempts,sent_at,delivery,message_id,provider_text\r\n";
         let first = self.some(0, AT_ONCE).await?;
         let rest = stream::unfold(Some((self, Ok(first))), |reading| async {
             let (list, rows) = reading?;
@@ -190,6 +230,9 @@ impl List {
 struct Row {
     recipient: Recipient,
     line: Option<Line>,
+    kind: Option<ChannelKind>,
+    attempts: Option<u32>,
+    suppressed: Option<Reason>,
 }
 
 impl Row {
@@ -201,13 +244,15 @@ impl Row {
     }
 
     fn view(&self) -> RecipientView<'_> {
-        let Recipient { number, line, to, payload, standing, reason, message } = &self.recipient;
+        let Recipient { number, line, to, payload, standing, message, .. } = &self.recipient;
         RecipientView {
             number: *number,
             line: *line,
             to,
             state: *standing,
-            reason: reason.as_deref(),
+            reason: self.reason(),
+            suppressed: self.suppressed,
+            attempts: self.attempts,
             message_id: *message,
             variables: Members(payload.as_ref()),
             last_error: self.line.as_ref().and_then(|line| line.last_failure.as_ref()).map(LastError::from),
@@ -215,36 +260,53 @@ impl Row {
         }
     }
 
-    /// Why this one was not reached, or not yet.
+    /// Why this one was not reached, or not yet, in plain words.
     fn reason(&self) -> Option<String> {
-        if self.recipient.reason.is_some() {
-            return self.recipient.reason.clone();
+        if let Some(reason) = &self.recipient.reason {
+            return Some(match self.recipient.standing {
+                Standing::Suppressed => format!("on the suppression list ({reason})"),
+                _ => reason.clone(),
+            });
         }
         let line = self.line.as_ref()?;
-        match (&line.state, &line.last_failure) {
-            (State::Sent { .. } | State::Cancelled { .. }, _) => None,
-            (_, Some(failure)) => Some(format!("{}: {}", failure.category, failure.text)),
-            (State::Failed { reason, .. }, None) => Some(reason.to_string()),
+        let failure = line.last_failure.as_ref();
+        let failed = failure.map(|it| in_words(self.kind.unwrap_or(ChannelKind::Null), &it.category));
+        let ended = match line.state {
+            State::Sent { .. } | State::Cancelled { .. } => return None,
+            State::Failed { reason, .. } => match reason {
+                FailureReason::PermanentError => None,
+                FailureReason::MaxRetriesExceeded => Some("all its attempts failed"),
+                FailureReason::Expired => Some("it could not be sent in time"),
+                FailureReason::OutcomeUnknown => Some("nobody knows whether it was sent"),
+            },
             _ => None,
+        };
+        match (ended, failed) {
+            (Some(ended), Some(failed)) => Some(format!("{ended}: {failed}")),
+            (ended, failed) => failed.or(ended.map(str::to_owned)),
         }
     }
 
     fn csv(&self) -> String {
         let Recipient { number, line, to, standing, message, .. } = &self.recipient;
         let message_line = self.line.as_ref();
+        let sent = self.sent_at();
+        let failure = message_line.and_then(|line| line.last_failure.as_ref()).filter(|_| sent.is_none());
+        let words = failure.map(|failure| failure.text.as_str());
         let cells = [
             number.to_string(),
             line.to_string(),
             inert(to).into_owned(),
             standing.to_string(),
             inert(&self.reason().unwrap_or_default()).into_owned(),
-            message_line.map(|line| line.progress.attempts.to_string()).unwrap_or_default(),
-            self.sent_at().map(|at| at.to_string()).unwrap_or_default(),
+            self.attempts.map(|attempts| attempts.to_string()).unwrap_or_default(),
+            sent.map(|at| at.to_string()).unwrap_or_default(),
             message_line
                 .and_then(|line| line.delivery.as_ref())
                 .map(|word| word.state.to_string())
                 .unwrap_or_default(),
             message.map(|id| quoted(&id.to_string()).into_owned()).unwrap_or_default(),
+            inert(words.unwrap_or_default()).into_owned(),
         ];
         format!("{}\r\n", cells.join(","))
     }

@@ -23,7 +23,7 @@ use super::page::{Paging, Query, Wrong, after_cursor, page};
 use crate::auth::Caller;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
-use crate::suppression::{call_back, new_id, place, put, read};
+use crate::suppression::{new_id, place, put, read};
 use crate::{Door, body, view};
 
 const BODY_BYTES: usize = 16 * 1024;
@@ -209,7 +209,6 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
     let (status, kept) = match shelved.ok_or_else(Problem::internal)? {
         Shelved::Done { .. } => {
             tracing::info!(suppression_id = kept.id, key_id = caller.key_id, "a recipient was suppressed");
-            call_back(door.store(), &caller.tenant, &kept).await?;
             (StatusCode::CREATED, kept)
         }
         Shelved::Conflict(there) => {

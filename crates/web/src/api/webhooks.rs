@@ -25,6 +25,7 @@ use crate::Door;
 use crate::event;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
+use crate::trail::Trail;
 use crate::{body, idempotency, key, view, webhook};
 
 const BODY_BYTES: usize = 64 * 1024;
@@ -231,7 +232,7 @@ pub(crate) async fn test(call: Call) -> Result<Response, Problem> {
     // Beside the keys of messages, which are the producers'.
     let place = key.map(|key| format!("test·{}", idempotency::place(&[&doc.id, &key])));
     let idempotency = place.map(|place| idempotency::of(place, doc.id.as_bytes()));
-    let accepted = door.store().accept(vec![Draft { idempotency, ..draft }]).await?.pop();
+    let accepted = door.accept(vec![Draft { idempotency, ..draft }], Trail::of(&head)).await?.pop();
     let Some(Ok(accepted)) = accepted else { return Err(Problem::internal()) };
     let answer = answered(StatusCode::ACCEPTED, &TestView { message_id: accepted.id.to_string() })?;
     Ok(match accepted.repeat {

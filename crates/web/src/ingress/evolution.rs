@@ -13,7 +13,7 @@ use pombo_kernel::setup::{ChannelSetup, Destination, Setup};
 use serde_json::{Map, Value, json};
 
 use super::members::{Members, value};
-use super::{accept, json, keyed};
+use super::{accept, json, keyed, part};
 use crate::auth::Caller;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
@@ -110,16 +110,17 @@ async fn take(call: Call, what: What) -> Result<Response, Problem> {
         content: Some(Json::from_value(&content)),
         ..Request::default()
     };
-    let draft = match setup.draft(request, &caller.tenant, door.now()) {
+    let mut draft = match setup.draft(request, &caller.tenant, door.now()) {
         Ok(draft) => draft,
         Err(problems) => return Ok(bad_request(&complaint(&problems, &answer))),
     };
+    // The address says as much as the body does of what is asked.
+    let place = format!("{what:?} {}", channel.name);
+    draft.idempotency = key.map(|key| part(&key, 0, &place));
     if let Some(problem) = suppression::stops(door.store(), &setup, std::slice::from_ref(&draft)).await? {
         return Err(Refused::Problems(vec![problem]).into());
     }
-    // The address says as much as the body does of what is asked.
-    let place = format!("{what:?} {}", channel.name);
-    let accepted = accept(&door, vec![(place, draft)], key).await?;
+    let accepted = accept(&door, &head, vec![draft]).await?;
     let accepted = accepted.first().ok_or_else(Problem::internal)?;
     let document = json!({
         "key": {"remoteJid": answer.jid, "fromMe": true, "id": accepted.id.to_string()},

@@ -8,7 +8,7 @@ use pombo_kernel::content::mailbox;
 use pombo_kernel::delivery::Delivery;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::kind::ChannelKind;
-use pombo_kernel::message::{Json, State};
+use pombo_kernel::message::{Draft, Json, State};
 use pombo_kernel::request::BadJson;
 use pombo_kernel::time::Time;
 use pombo_store::{Filter, Line, Story};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use self::mail::Mail;
 use super::members::Few;
-use super::{Placed, accept, json, keyed, mail_channel, no_mail_channel};
+use super::{accept, json, keyed, mail_channel, no_mail_channel, part};
 use crate::problem::{Code, Problem};
 use crate::route::Call;
 use crate::{body, idempotency, suppression, view};
@@ -167,31 +167,35 @@ async fn take(call: Call, mode: Validation) -> Result<Result<Taken, Trouble>, Pr
         return Ok(Err(Trouble::invalid("The body is not a list of 1 to 100 mails.")));
     }
     let now = door.now();
-    let (mut taken, mut drafts, mut firsts) = (Taken::default(), Vec::<Placed>::new(), Vec::new());
+    let (mut taken, mut drafts, mut firsts) = (Taken::default(), Vec::<Draft>::new(), Vec::new());
     let mut room = mail::SPREAD_BYTES_MAX;
     for (index, mail) in mails.0.into_iter().enumerate() {
         let group = || mail::group(key.as_ref(), index, door.entropy());
         let drafted = Mail::read(mail.get().as_bytes(), now)
             .and_then(|mail| mail.drafts(&setup, &channel, now, group, &mut room));
         let drafted = match drafted {
-            Ok(drafts) => match suppression::stops(door.store(), &setup, &drafts).await? {
-                Some(problem) => Err(Trouble::invalid(format!("{} {}", problem.field, problem.reason))),
-                None => Ok(drafts),
-            },
+            Ok(mut mine) => {
+                for (n, draft) in mine.iter_mut().enumerate() {
+                    let part = |key| part(key, drafts.len() + n, &format!("{index}.{n}"));
+                    draft.idempotency = key.as_ref().map(part);
+                }
+                match suppression::stops(door.store(), &setup, &mine).await? {
+                    Some(problem) => Err(Trouble::invalid(format!("{} {}", problem.field, problem.reason))),
+                    None => Ok(mine),
+                }
+            }
             Err(trouble) => Err(trouble),
         };
         match drafted {
             Ok(drafted) => {
                 firsts.push(drafts.len());
-                drafts.extend(
-                    drafted.into_iter().enumerate().map(|(n, draft)| (format!("{index}.{n}"), draft)),
-                );
+                drafts.extend(drafted);
             }
             Err(trouble) if mode == Validation::Permissive => taken.errors.push((index, trouble.message)),
             Err(trouble) => return Ok(Err(trouble)),
         }
     }
-    let accepted = accept(&door, drafts, key).await?;
+    let accepted = accept(&door, &head, drafts).await?;
     taken.ids = firsts.iter().filter_map(|first| accepted.get(*first)).map(|accepted| accepted.id).collect();
     Ok(Ok(taken))
 }

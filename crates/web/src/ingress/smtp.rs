@@ -26,6 +26,7 @@ use pombo_kernel::message::Draft;
 use pombo_kernel::name::ChannelName;
 use pombo_kernel::secret::Secret;
 use pombo_kernel::setup::ChannelSetup;
+use pombo_kernel::trace::Fact;
 use pombo_store::StoreError;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -41,6 +42,7 @@ use crate::Door;
 use crate::auth::{Access, Caller};
 use crate::problem::{Code, Problem};
 use crate::suppression;
+use crate::trail::Trail;
 
 /// What is configured of this door. A change takes effect with the next connection.
 #[derive(Clone, Default)]
@@ -247,6 +249,7 @@ enum Phase {
 
 impl Host {
     async fn welcome(self, stream: TcpStream, _place: OwnedSemaphorePermit, _seat: Seat) {
+        let _counted = self.door.meter().smtp_connection();
         let _ = stream.set_nodelay(true);
         let name = match (&self.manner.name, stream.local_addr()) {
             (Some(name), _) => name.clone(),
@@ -398,6 +401,7 @@ impl Talk<'_> {
                 let reply = self.take(letter).await;
                 self.room = None;
                 self.session.taken();
+                self.door.meter().mail(reply.code);
                 let act = if reply.code == 421 { Act::End(reply) } else { Act::Say(reply) };
                 Box::pin(self.act(act)).await
             }
@@ -481,6 +485,16 @@ impl Talk<'_> {
 
     /// Stores a mail, and says what became of it: nothing is confirmed before it is durable.
     async fn take(&mut self, letter: Letter) -> Reply {
+        let Some(tracer) = self.door.0.tracer.get() else { return self.store(letter, None).await };
+        let trail = Trail::begin(tracer, letter::trace_of(&letter.mail).as_ref());
+        let reply = self.store(letter, Some(&trail)).await;
+        let facts = vec![("pombo.reply.status", Fact::Number(reply.code.into()))];
+        let fault = (reply.code >= 400).then(|| reply.code.to_string());
+        trail.end("SMTP DATA".to_owned(), facts, fault);
+        reply
+    }
+
+    async fn store(&mut self, letter: Letter, trail: Option<&Trail>) -> Reply {
         let Some(guest) = &self.guest else { return Reply::new(530, "5.7.0", "authenticate first") };
         match self.door.still_knows(&guest.caller).await {
             Ok(caller) if caller.sees(&guest.channel) => {}
@@ -519,7 +533,7 @@ impl Talk<'_> {
             Ok(Some(_)) => return Reply::new(550, "5.7.1", "a recipient is on the suppression list"),
             Err(_) => return unavailable(),
         }
-        match accept(self.door, drafts).await {
+        match accept(self.door, drafts, trail).await {
             Ok(ids) if ids.len() == 1 => Reply::new(250, "2.0.0", format!("accepted as {}", ids[0])),
             Ok(ids) => Reply::new(250, "2.0.0", format!("accepted as {group}, {} messages", ids.len())),
             Err(StoreError::Overloaded | StoreError::Closed) => {
@@ -534,8 +548,8 @@ impl Talk<'_> {
 }
 
 /// Stores all messages of a mail. Where another mail came under the same id before, this one is new all the same.
-async fn accept(door: &Door, drafts: Vec<Draft>) -> Result<Vec<String>, StoreError> {
-    let answers = door.store().accept(drafts.clone()).await?;
+async fn accept(door: &Door, drafts: Vec<Draft>, trail: Option<&Trail>) -> Result<Vec<String>, StoreError> {
+    let answers = door.accept(drafts.clone(), trail).await?;
     let (mut ids, mut others) = (Vec::new(), Vec::new());
     for (answer, draft) in answers.into_iter().zip(drafts) {
         match answer {
@@ -544,7 +558,7 @@ async fn accept(door: &Door, drafts: Vec<Draft>) -> Result<Vec<String>, StoreErr
         }
     }
     if !others.is_empty() {
-        let answers = door.store().accept(others).await?;
+        let answers = door.accept(others, trail).await?;
         ids.extend(answers.into_iter().flatten().map(|accepted| accepted.id.to_string()));
     }
     Ok(ids)

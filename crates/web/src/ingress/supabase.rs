@@ -7,7 +7,7 @@ use pombo_kernel::request::{self, BadJson, Refused, Request, bad_idempotency_key
 use pombo_kernel::time::{Span, Time};
 use serde_json::{Map, Value, json};
 
-use super::{Surface, accept, json, mail_channel, no_mail_channel};
+use super::{Surface, accept, json, mail_channel, no_mail_channel, part};
 use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
@@ -163,6 +163,7 @@ pub(crate) async fn enqueue(call: Call) -> Result<Response, Problem> {
         ..Request::default()
     };
     let mut draft = setup.draft(request, &caller.tenant, door.now()).map_err(in_arguments)?;
+    draft.idempotency = key.map(|key| part(&key, 0, "0"));
     let found = pin_templates(door.store(), &setup, std::slice::from_mut(&mut draft)).await?;
     if let Some(problem) = found.into_iter().next().flatten() {
         return Err(in_arguments(vec![problem]));
@@ -170,7 +171,7 @@ pub(crate) async fn enqueue(call: Call) -> Result<Response, Problem> {
     if let Some(problem) = suppression::stops(door.store(), &setup, std::slice::from_ref(&draft)).await? {
         return Err(in_arguments(vec![problem]));
     }
-    let accepted = accept(&door, vec![("0".to_owned(), draft)], key).await?;
+    let accepted = accept(&door, &head, vec![draft]).await?;
     let id = accepted.first().ok_or_else(Problem::internal)?.id;
     let mut response = json(StatusCode::OK, &json!(id.uuid()));
     if let Some(handling) = preferences(&head.headers).find_map(|it| it.strip_prefix("handling=")) {

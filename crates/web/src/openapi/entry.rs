@@ -132,7 +132,9 @@ impl Entry {
     pub(super) fn tag(&self) -> &'static str {
         match self.path.strip_prefix("/v1/") {
             Some(rest) => rest.split('/').next().unwrap_or(rest),
-            None if matches!(self.path, "/healthz" | "/readyz" | "/openapi.json" | "/docs") => "health",
+            None if matches!(self.path, "/healthz" | "/readyz" | "/metrics" | "/openapi.json" | "/docs") => {
+                "health"
+            }
             None => "drop-in",
         }
     }

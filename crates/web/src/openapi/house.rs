@@ -1,15 +1,17 @@
 //! Channels, keys, counts, the store, health.
 
 use pombo_kernel::name::{ChannelName, Tenant};
+use pombo_kernel::window::Zone;
 use schemars::JsonSchema;
 
 use super::entry::{CURSOR, Entry, IDEMPOTENCY, LIMIT, Param, REPLAYED, entry, json, param, said, written};
 use super::request::{HoldRequest, KeyIdText, Nothing, OpenRequest, PauseRequest, PlaceRequest};
 use crate::api::channels::{ChannelView, ChannelsView};
+use crate::api::health::ReadyView;
 use crate::api::keys::{KeyChange, KeyRequest, KeyView, RotateRequest, RotatedView};
 use crate::api::operations::{OperationView, TestView};
 use crate::api::page::Page;
-use crate::api::stats::StatsView;
+use crate::api::stats::{StatsView, Step};
 use crate::api::store::StandingView;
 use crate::problem::Code;
 use serde_json::{Map, Value};
@@ -20,24 +22,26 @@ const TENANT: Param =
     param::<Tenant>("tenant", "Whose; only admins of the tenant `default` may name another than their own.");
 const FORCE: Param = param::<bool>("force", "Also the last admin key that works.");
 
-/// A node that is well.
+/// A process that is alive.
 #[derive(JsonSchema)]
 #[schemars(rename = "Health")]
 #[allow(dead_code)]
 struct HealthView {
-    /// `ok` or `ready`.
+    /// `ok`.
     status: String,
-    /// `paused` if nothing is sent.
-    #[schemars(skip_serializing_if = "Option::is_none", with = "String")]
-    sending: Option<String>,
 }
 
 pub(super) const ENTRIES: &[Entry] = &[
     entry("GET", "/healthz", "alive", "The process is alive")
         .answers(&[said::<HealthView>(200, "There is nothing to restart.")]),
     entry("GET", "/readyz", "ready", "Messages can be accepted and recorded")
-        .answers(&[said::<HealthView>(200, "It is ready.")])
+        .about("What is not well though the node is ready is a warning among `checks`. Where it is not ready, the problem has `checks`, too.")
+        .answers(&[said::<ReadyView>(200, "It is ready.")])
         .codes(&[Code::StoreUnavailable, Code::ShuttingDown, Code::Overloaded]),
+    entry("GET", "/metrics", "metrics", "Numbers for Prometheus")
+        .about("Asks for a key with the role viewer, operator or admin of the tenant `default` if `metrics.require_key` is set.")
+        .answers(&[written(200, "text/plain", "The text format 0.0.4.")])
+        .codes(&[Code::Unauthorized, Code::Forbidden]),
     entry("GET", "/openapi.json", "openapi", "This document")
         .answers(&[said::<Map<String, Value>>(200, "OpenAPI 3.1.")]),
     entry("GET", "/docs", "docs", "This document, to be read").answers(&[written(
@@ -135,12 +139,22 @@ pub(super) const ENTRIES: &[Entry] = &[
     .takes(&[json::<RotateRequest>("RotateRequest", r#"{"overlap": "24h"}"#)])
     .answers(&[said::<RotatedView>(201, "The new key, and the key itself in `key`.").with(&[REPLAYED])])
     .codes(&[Code::KeyEnded, Code::IdempotencyConflict]),
-    entry("GET", "/v1/stats", "stats", "Counts of all time, by channel and in all").answers(&[said::<
-        StatsView,
-    >(
-        200,
-        "The counts.",
-    )]),
+    entry("GET", "/v1/stats", "stats", "Counts of all time, or in a range with figures against their targets")
+        .about(
+            "Any of the parameters but `campaign` and `time_zone` asks for a range: `total` and `channels` are then what \
+             happened in it, and `series`, `kpis` and the rest are there as well. A range is read by whole hours and is 92 \
+             days at most, 31 by the hour. Of a template only how its messages end is counted.",
+        )
+        .query(&[
+            param::<String>("since", "A time, or how long ago (`24h`, `7d`). A week before `until` unless given."),
+            param::<String>("until", "A time, or how long ago. Now unless given."),
+            param::<Step>("step", "How long a point of the series is. An hour up to two days, else a day."),
+            param::<Zone>("time_zone", "Where days and weeks begin. America/Sao_Paulo unless given."),
+            param::<ChannelName>("channel", "Of this channel alone."),
+            param::<String>("template", "Of this template alone."),
+            param::<String>("campaign", "How far this campaign is, by its id, from its beginning on."),
+        ])
+        .answers(&[said::<StatsView>(200, "The counts.")]),
     entry("GET", "/v1/store", "read_store", "Whether anything is sent")
         .answers(&[said::<StandingView>(200, "Whether the store is paused, and why.")]),
     entry("POST", "/v1/store/pause", "pause_store", "Sends nothing more, of anybody's")

@@ -35,6 +35,8 @@ narrow! {
     CampaignIdText = {"type": "string", "pattern": "^cmp_[0-9a-f]{32}$"},
     OperationIdText = {"type": "string", "pattern": "^opr_[0-9a-f]{32}$"},
     KeyIdText = {"type": "string", "pattern": "^key_[0-9a-f]{16}$"},
+    AlertIdText = {"type": "string", "pattern": "^alr_[0-9a-f]{32}$"},
+    AlertStateText = {"type": "string", "enum": ["firing", "resolved", "all"]},
     WebhookIdText = {"type": "string", "pattern": "^whk_[0-9a-f]{24}$"},
     SuppressionIdText = {"type": "string", "pattern": "^sup_[0-9a-f]{32}$"},
     ClaimIdText = {"type": "string", "pattern": "^CLM-.*-[0-9]+$", "maxLength": 200},

@@ -1,5 +1,6 @@
 //! Campaigns from outside: drafts, what may be done in which state, previews, and how far they have come.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -14,8 +15,8 @@ use pombo_kernel::setup::{ChannelSetup, Suppressions};
 use pombo_kernel::time::Span;
 use pombo_store::audit::Event;
 use pombo_store::roster::{self, Enlist, Feed, Roster, Serving};
-use pombo_store::shelf::Shelf;
-use pombo_store::{Ask, Claimed, NodeId, Settlement, Store, StoreError};
+use pombo_store::shelf::{Expect, Shelf, Shelve};
+use pombo_store::{Ask, Claimed, NodeId, Rates, Settlement, Store, StoreError};
 use pombo_web::key::KeyDoc;
 use pombo_web::{Patience, campaign};
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ async fn furnished_with(patience: Patience) -> House {
 }
 
 /// A good draft with some fields changed.
-fn wish(changes: &Value) -> Value {
+pub(crate) fn wish(changes: &Value) -> Value {
     let mut wish =
         json!({"name": "Check-ups", "channel": "mail", "template": "greeting", "payload": {"clinic": "Luz"}});
     for (field, value) in changes.as_object().unwrap() {
@@ -42,14 +43,14 @@ fn wish(changes: &Value) -> Value {
     wish
 }
 
-async fn created(house: &House, changes: &Value) -> String {
+pub(crate) async fn created(house: &House, changes: &Value) -> String {
     let reply = house.post("/v1/campaigns", &wish(changes)).await;
     assert_eq!(reply.status, StatusCode::CREATED, "{}", reply.text);
     reply.json()["id"].as_str().unwrap().to_owned()
 }
 
 /// Puts so many on its list, who have names.
-async fn listed(house: &House, id: &str, people: u64) {
+pub(crate) async fn listed(house: &House, id: &str, people: u64) {
     let lines = (1..=people).map(|line| Listed {
         line,
         of: Ok(Person {
@@ -64,18 +65,18 @@ async fn listed(house: &House, id: &str, people: u64) {
     house.store.enlist(wish).await.unwrap().unwrap();
 }
 
-async fn act(house: &House, id: &str, verb: &str, body: &Value) -> Reply {
+pub(crate) async fn act(house: &House, id: &str, verb: &str, body: &Value) -> Reply {
     house.post(&format!("/v1/campaigns/{id}/{verb}"), body).await
 }
 
 /// The same, done.
-async fn done(house: &House, id: &str, verb: &str, body: &Value) -> Value {
+pub(crate) async fn done(house: &House, id: &str, verb: &str, body: &Value) -> Value {
     let reply = act(house, id, verb, body).await;
     assert_eq!(reply.status, StatusCode::OK, "{verb}: {}", reply.text);
     reply.json()
 }
 
-async fn shown(house: &House, id: &str) -> Value {
+pub(crate) async fn shown(house: &House, id: &str) -> Value {
     let reply = house.get(&format!("/v1/campaigns/{id}")).await;
     assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);
     reply.json()
@@ -116,7 +117,12 @@ async fn half_failed() -> (House, String) {
 }
 
 pub(crate) async fn claimed(house: &House) -> Claimed {
-    let ask = Ask { node: NodeId(1), lane: "default".parse().unwrap(), max: 1, rates: Default::default() };
+    claimed_by(house, Arc::default()).await
+}
+
+/// The same, where channels have rules.
+pub(crate) async fn claimed_by(house: &House, rates: Arc<Rates>) -> Claimed {
+    let ask = Ask { node: NodeId(1), lane: "default".parse().unwrap(), max: 1, rates };
     house.store.claim(ask).await.unwrap().remove(0)
 }
 
@@ -201,6 +207,8 @@ async fn the_same_key_is_the_same_campaign_and_no_other() {
     );
     assert_eq!(first.json(), again.json());
     assert_eq!(post(&wish(&json!({"name": "Another"}))).await.code(), "IDEMPOTENCY_CONFLICT");
+    // The same campaign for another list is another request, too.
+    assert_eq!(post(&wish(&json!({"list_digest": "9f86d0"}))).await.code(), "IDEMPOTENCY_CONFLICT");
     assert_eq!(house.get("/v1/campaigns").await.json()["items"].as_array().unwrap().len(), 1);
 }
 
@@ -392,7 +400,7 @@ async fn a_preview_says_whom_it_would_reach_with_what_and_until_when_and_changes
         json!({"needed": ["clinic", "name"], "given": ["clinic", "name"], "missing": []})
     );
     assert_eq!(preview["first_send_at"], json!(NOW));
-    assert_eq!(preview["eta"], json!(NOW + Span::from_secs(2_200)));
+    assert_eq!(preview["eta"], json!(NOW + Span::from_secs(99 * 22 + 2)));
     let mut after = shown(&house, &id).await;
     after["payload"] = before["payload"].clone();
     assert_eq!(after, before);
@@ -461,8 +469,11 @@ async fn what_it_has_sent_and_when_it_goes_on_can_be_seen() {
     );
     // Three seconds for the send, and the shortest wait.
     assert_eq!(seen["next_send_at"], json!(NOW + Span::from_secs(18)));
-    assert_eq!((&seen["limits"]["used_seconds"], &seen["rate_per_hour"]), (&json!(18), &json!(200.0)));
-    assert_eq!(seen["eta"], json!(NOW + Span::from_secs(3 + 44)));
+    assert_eq!(seen["waiting"]["reason"], "pace");
+    assert_eq!((&seen["limits"]["used_seconds"], &seen["rate_per_hour"]), (&json!(18), &Value::Null));
+    assert_eq!(seen["eta"], json!(NOW + Span::from_secs(18 + 22 + 2)));
+    house.clock.pass(Span::from_secs(15));
+    assert_eq!(shown(&house, &id).await["rate_per_hour"], json!(200.0), "its wait is over");
     // Its messages go by its id.
     let of_it = house.get(&format!("/v1/messages?campaign={id}")).await.json();
     assert_eq!(of_it["items"].as_array().unwrap().len(), 3);
@@ -575,6 +586,34 @@ async fn a_draft_can_be_removed_with_its_list() {
 }
 
 #[tokio::test] // REQ BK-7
+async fn nobody_is_left_of_a_campaign_that_was_half_removed_when_it_is_made_anew() {
+    let house = furnished().await;
+    let make = async || house.post_once("operator", "/v1/campaigns", &wish(&json!({})), "june").await;
+    let id = make().await.json()["id"].as_str().unwrap().to_owned();
+    listed(&house, &id, 5).await;
+    // Whoever removed it died before the list was gone.
+    let (shelf, tenant) = (Shelf::Campaign, Tenant::default());
+    let gone = Shelve { shelf, tenant, id: id.clone(), expect: Expect::Any, leaf: None, record: None };
+    house.store.shelve(vec![gone]).await.unwrap();
+    let anew = make().await;
+    assert_eq!((anew.status, anew.header("idempotency-replayed")), (StatusCode::CREATED, None));
+    assert_eq!(anew.json()["id"], id);
+    listed(&house, &id, 2).await;
+    let counts = shown(&house, &id).await["counts"].clone();
+    assert_eq!((&counts["recipients"], &counts["duplicates"]), (&json!(2), &json!(0)));
+    // A repeat takes nobody off it.
+    assert_eq!(make().await.header("idempotency-replayed"), Some("true"));
+    let all = Roster {
+        tenant: Tenant::default(),
+        campaign: id.parse().unwrap(),
+        standing: None,
+        after: 0,
+        limit: 9,
+    };
+    assert_eq!(house.store.recipients(all).await.unwrap().len(), 2);
+}
+
+#[tokio::test] // REQ BK-7
 async fn progress_is_told_on_the_stream_to_those_who_may_see_campaigns() {
     let house = furnished().await;
     let id = created(&house, &json!({})).await;
@@ -677,25 +716,33 @@ async fn a_channel_that_minds_the_list_refuses_who_is_on_it_unless_the_message_s
     assert_eq!(house.stored().await, 4);
 }
 
+#[tokio::test] // REQ ML-3, BK-8
+async fn a_repeat_is_answered_as_before_though_the_recipient_was_suppressed_since() {
+    let house = minding().await;
+    let keyed = |to: &str| {
+        let mut mail = mail(to);
+        mail["idempotency_key"] = "order-1".into();
+        mail
+    };
+    let first = house.post("/v1/messages", &keyed("bia@example.com")).await;
+    assert_eq!(first.status, StatusCode::ACCEPTED);
+    let entry = json!({"kind": "email", "recipient": "bia@example.com", "reason": "opt_out"});
+    assert_eq!(house.post("/v1/suppressions", &entry).await.status, StatusCode::CREATED);
+    let again = house.post("/v1/messages", &keyed("bia@example.com")).await;
+    assert_eq!(again.status, StatusCode::ACCEPTED, "{}", again.text);
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(again.json()["id"], first.json()["id"]);
+    let list = house.post("/v1/messages/batch", &json!([keyed("bia@example.com")])).await.json();
+    assert_eq!((&list["items"][0]["id"], &list["items"][0]["replayed"]), (&first.json()["id"], &json!(true)));
+    // Another request is stopped, under that key or under none.
+    house.post("/v1/messages", &keyed("ana@example.com")).await.refused("RECIPIENT_SUPPRESSED", "to");
+    house.post("/v1/messages", &mail("bia@example.com")).await.refused("RECIPIENT_SUPPRESSED", "to");
+    assert_eq!(house.stored().await, 1);
+}
+
 #[tokio::test] // REQ BK-8
 async fn other_channels_write_to_whoever_they_are_told_to() {
     let house = furnished().await;
     house.post("/v1/suppressions", &json!({"kind": "email", "recipient": "ana@example.com"})).await;
     assert_eq!(house.post("/v1/messages", &mail("ana@example.com")).await.status, StatusCode::ACCEPTED);
-}
-
-#[tokio::test] // REQ BK-8
-async fn whoever_is_put_on_the_list_is_not_written_to_though_a_message_was_ready() {
-    let (house, id) = under_way().await;
-    let own = json!({"channel": "mail", "to": "p1@example.com", "content": {"subject": "Oi", "text": "x"}});
-    assert_eq!(house.post("/v1/messages", &own).await.status, StatusCode::ACCEPTED);
-    let wish = json!({"kind": "email", "recipient": "p1@example.com", "reason": "opt_out"});
-    assert_eq!(house.post("/v1/suppressions", &wish).await.status, StatusCode::CREATED);
-    let to = |query: &str| format!("/v1/messages?recipient=p1%40example.com{query}");
-    let of_campaign = house.get(&to(&format!("&campaign={id}"))).await.json();
-    assert_eq!(of_campaign["items"][0]["state"], "cancelled", "{of_campaign}");
-    let waiting = house.get(&to("&state=pending")).await.json();
-    assert_eq!(waiting["items"].as_array().unwrap().len(), 1, "one of its own still goes: {waiting}");
-    let counts = &shown(&house, &id).await["counts"];
-    assert_eq!((&counts["cancelled"], &counts["queued"]), (&json!(1), &json!(1)));
 }

@@ -17,7 +17,7 @@ use pombo_kernel::guard::Guard;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
-use pombo_kernel::message::{Actor, ClaimKey, Draft};
+use pombo_kernel::message::{Actor, ClaimKey, Draft, Idempotency};
 use pombo_kernel::name::{CampaignName, ChannelName, TemplateName, Tenant};
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
@@ -30,8 +30,9 @@ use pombo_store::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use pombo_store::shelf::{Doc, Expect, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::shell::Shell;
 use pombo_store::{
-    Accepted, Answer, Ask, Cancelled, Claimed, Conflict, Filter, Finding, NodeId, Page, Pause, Place, Put,
-    Reported, Settled, Settlement, Store, StoreError, Story, Tally, TemplateVersion, audit,
+    Accepted, Answer, Ask, Backlog, Cancelled, Claimed, Conflict, Filter, Finding, Measured, NodeId, Page,
+    Pause, Place, Put, Reported, Settled, Settlement, StatsWanted, Store, StoreError, Story, Tally,
+    TemplateVersion, audit,
 };
 use pombo_web::key::{KeyDoc, hex};
 use pombo_web::keys::Entropy;
@@ -121,6 +122,9 @@ impl Store for Moody {
     fn report(&self, channel: ChannelName, reports: Vec<Report>) -> Answer<'_, Vec<Reported>> {
         self.or(|store| store.report(channel, reports))
     }
+    fn leave_out(&self, claim: ClaimKey, reason: String) -> Answer<'_, Settled> {
+        self.or(|store| store.leave_out(claim, reason))
+    }
     fn cancel(&self, tenant: Tenant, id: MessageId, by: Actor) -> Answer<'_, Cancelled> {
         self.or(|store| store.cancel(tenant, id, by))
     }
@@ -135,6 +139,9 @@ impl Store for Moody {
     }
     fn revisions(&self, tenant: Tenant, id: MessageId) -> Answer<'_, Vec<Revision>> {
         self.or(|store| store.revisions(tenant, id))
+    }
+    fn first(&self, tenant: Tenant, given: Idempotency) -> Answer<'_, Option<MessageId>> {
+        self.or(|store| store.first(tenant, given))
     }
     fn groups(&self, tenant: Tenant, limit: usize) -> Answer<'_, Vec<Group>> {
         self.or(|store| store.groups(tenant, limit))
@@ -252,11 +259,17 @@ impl Store for Moody {
         assert_ne!(*self.mood.lock().unwrap(), Some(StoreError::Broken("panic".into())), "a bug, for once");
         self.or(|store| store.tallies())
     }
+    fn stats(&self, wanted: StatsWanted) -> Answer<'_, Vec<Measured>> {
+        self.or(|store| store.stats(wanted))
+    }
+    fn backlog(&self, now: Time) -> Answer<'_, Vec<Backlog>> {
+        self.or(|store| store.backlog(now))
+    }
     fn audit(&self, from: u64, max: usize) -> Answer<'_, Vec<(u64, audit::Record)>> {
         self.or(|store| store.audit(from, max))
     }
-    fn verify(&self) -> Answer<'_, audit::Verified> {
-        self.or(|store| store.verify())
+    fn chain(&self, from: u64, max: usize) -> Answer<'_, Vec<audit::Block>> {
+        self.or(|store| store.chain(from, max))
     }
     fn watch(&self) -> watch::Receiver<u64> {
         self.inner.watch()
@@ -320,6 +333,7 @@ pub(crate) fn setup() -> Setup {
         },
         subscribers: Guard::default(),
         claims: Policy::claims(),
+        alerts: Arc::default(),
     }
 }
 

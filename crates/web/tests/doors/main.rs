@@ -3,11 +3,14 @@
 // Clippy knows functions marked as tests, not what they share.
 #![allow(clippy::unwrap_used)]
 
+mod alerts;
+mod audit;
 mod batch;
 mod campaigns;
 mod dead;
 mod decisions;
 mod events;
+mod foretelling;
 mod guesses;
 mod hostile;
 mod house;
@@ -15,6 +18,7 @@ mod ingress;
 mod keys;
 mod matrix;
 mod messages;
+mod metrics;
 mod openapi;
 mod operate;
 mod operations;
@@ -22,7 +26,9 @@ mod problems;
 mod receipts;
 mod recipients;
 mod server;
+mod stats;
 mod submission;
 mod suppressions;
 mod templates;
+mod traces;
 mod webhooks;

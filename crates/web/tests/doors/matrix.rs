@@ -15,6 +15,7 @@ use pombo_web::key::KeyDoc;
 use pombo_web::{Access, ROUTES, Role};
 use serde_json::{Value, json};
 
+use crate::alerts::fired;
 use crate::dead::dead;
 use crate::house::{House, NOW, key, message, request};
 
@@ -61,6 +62,7 @@ const ADMINISTER: Option<Access> = Some(Access::Administer);
 const ROWS: &[Row] = &[
     row("GET", "/healthz", None, "/healthz", "", Same, Same),
     row("GET", "/readyz", None, "/readyz", "", Same, Same),
+    row("GET", "/metrics", None, "/metrics", "", Same, Same),
     row("GET", "/openapi.json", None, "/openapi.json", "", Same, Same),
     row("GET", "/docs", None, "/docs", "", Same, Same),
     row("POST", "/v1/messages", SEND, "/v1/messages", r#"{"channel": "CHANNEL", "to": "https://crm.example/hook", "content": {"body": {}}}"#, Unknown, Refused),
@@ -92,6 +94,13 @@ const ROWS: &[Row] = &[
     row("GET", "/v1/operations", LOOK, "/v1/operations", "", Nothing, Nothing),
     row("GET", "/v1/operations/{id}", LOOK, "/v1/operations/OPERATION", "", Unknown, Unknown),
     row("POST", "/v1/operations/{id}/cancel", OPERATE, "/v1/operations/OPERATION/cancel", "", Unknown, Unknown),
+    row("GET", "/v1/alerts", LOOK, "/v1/alerts", "", Nothing, Nothing),
+    row("GET", "/v1/alerts/rules", LOOK, "/v1/alerts/rules", "", Same, Same),
+    row("POST", "/v1/alerts/test", OPERATE, "/v1/alerts/test", "", Refused, Refused),
+    row("GET", "/v1/alerts/{id}", LOOK, "/v1/alerts/ALERT", "", Unknown, Unknown),
+    row("POST", "/v1/alerts/{id}/acknowledge", OPERATE, "/v1/alerts/ALERT/acknowledge", "", Unknown, Unknown),
+    row("POST", "/v1/alerts/{id}/silence", OPERATE, "/v1/alerts/ALERT/silence", r#"{"for": "1h"}"#, Unknown, Unknown),
+    row("POST", "/v1/alerts/{id}/unsilence", OPERATE, "/v1/alerts/ALERT/unsilence", "", Unknown, Unknown),
     row("GET", "/v1/channels", LOOK, "/v1/channels", "", Nothing, Nothing),
     row("POST", "/v1/channels/{name}/hold", OPERATE, "/v1/channels/CHANNEL/hold", r#"{"reason": "x"}"#, Unknown, Refused),
     row("POST", "/v1/channels/{name}/release", OPERATE, "/v1/channels/CHANNEL/release", "", Unknown, Refused),
@@ -120,6 +129,10 @@ const ROWS: &[Row] = &[
     row("POST", "/v1/receipts/{channel}", None, "/v1/receipts/CHANNEL", "{}", Same, Same),
     row("POST", "/v1/receipts/{channel}/{event}", None, "/v1/receipts/CHANNEL/messages-update", "{}", Same, Same),
     row("GET", "/v1/events", FOLLOW, "/v1/events?after=-1&reference=canary", "", Nothing, Nothing),
+    row("GET", "/v1/audit", LOOK, "/v1/audit", "", Nothing, Nothing),
+    row("GET", "/v1/audit/export", LOOK, "/v1/audit/export", "", Nothing, Nothing),
+    row("GET", "/v1/audit/verify", LOOK, "/v1/audit/verify", "", Same, Same),
+    row("GET", "/v1/audit/anchors", LOOK, "/v1/audit/anchors", "", Same, Same),
     row("GET", "/v1/webhooks", OPERATE, "/v1/webhooks", "", Nothing, Refused),
     row("POST", "/v1/webhooks", ADMINISTER, "/v1/webhooks", r#"{"url": "https://hooks.example/x", "channels": ["CHANNEL"]}"#, Unknown, Refused),
     row("GET", "/v1/webhooks/{id}", OPERATE, "/v1/webhooks/WEBHOOK", "", Unknown, Refused),
@@ -210,12 +223,14 @@ async fn furnished() -> (House, Nouns) {
     let suppression = post(&house, "/v1/suppressions", &wish).await;
     let wish = json!({"name": "canary", "channel": "mail", "template": "greeting"});
     let campaign = post(&house, "/v1/campaigns", &wish).await;
+    let alert = fired(&house, "canary").await;
     let mut nouns = BTreeMap::new();
     for (noun, name) in [
         ("LETTER", letter),
         ("MESSAGE", message),
         ("MAIL", mail["id"].as_str().unwrap().to_owned()),
         ("CAMPAIGN", campaign["id"].as_str().unwrap().to_owned()),
+        ("ALERT", alert),
         ("CHANNEL", "crm".to_owned()),
         ("TEMPLATE", "greeting".to_owned()),
         ("KEY", "key_victim".to_owned()),
@@ -325,7 +340,7 @@ fn every_route_has_its_row() {
         let row = row.unwrap_or_else(|| {
             panic!(
                 "{route:?} is not in the matrix: add a row for it to ROWS in crates/web/tests/doors/matrix.rs, with a \
-                 request that works (LETTER, MESSAGE, CAMPAIGN, CHANNEL, TEMPLATE, KEY, WEBHOOK, OPERATION and SUPPRESSION stand \
+                 request that works (LETTER, MESSAGE, CAMPAIGN, CHANNEL, TEMPLATE, KEY, WEBHOOK, OPERATION, ALERT and SUPPRESSION stand \
                  for things of the tenant) and with what an admin of another tenant and a key for another channel get"
             )
         });

@@ -12,6 +12,7 @@ use pombo_web::Patience;
 use pombo_web::problem::Code;
 use serde_json::json;
 
+use crate::alerts::over;
 use crate::dead::dead;
 use crate::house::{House, message, request, setup};
 
@@ -228,6 +229,9 @@ async fn every_code_can_be_met() {
     met.insert(house.post(&format!("/v1/messages/{id}/retry"), &json!({})).await.code());
     let letter = dead(&house, &json!({}), "wrong").await;
     met.insert(house.call("PATCH", &format!("/v1/dead-letters/{letter}"), edit).await.code());
+    met.insert(
+        house.post(&format!("/v1/alerts/{}/silence", over(&house).await), &json!({"for": "1h"})).await.code(),
+    );
     met.insert(house.call("POST", "/v1/messages", "{").await.code());
     met.insert(house.get("/v1/messages?cursor=x").await.code());
     met.insert(house.get("/nowhere").await.code());

@@ -74,7 +74,8 @@ async fn a_list_is_taken_line_by_line_and_its_bad_lines_are_told_and_kept() {
         kept[0],
         json!({
             "number": 1, "line": 2, "to": "Ana@clinica.example", "state": "pending", "reason": null, "message_id": null,
-            "variables": {"name": "Ana", "city": "Santos, SP"}, "last_error": null, "sent_at": null,
+            "variables": {"name": "Ana", "city": "Santos, SP"}, "last_error": null, "sent_at": null, "suppressed": null,
+            "attempts": null,
         })
     );
     assert_eq!((&kept[1]["state"], &kept[1]["to"]), (&json!("invalid"), &json!("nobody")));
@@ -177,6 +178,22 @@ async fn a_campaign_that_runs_takes_nobody_more_until_it_is_paused() {
     assert_eq!(house.post(&format!("/v1/campaigns/{id}/pause"), &json!({})).await.status, StatusCode::OK);
     let told = list(&house, &id, "application/json", "", one("b")).await.json();
     assert_eq!(counts(&told), [1, 0, 0]);
+}
+
+#[tokio::test] // REQ BK-7
+async fn the_same_list_again_changes_nothing_and_tells_what_is_wrong_with_it_again() {
+    let house = House::new().await;
+    let id = campaign(&house, "mail").await;
+    let csv =
+        "E-mail;name\r\nana@clinica.example;Ana\r\nnobody;Bia\r\nnobody;Bia\r\ncaio@clinica.example;Caio\r\n";
+    let first = list(&house, &id, "text/csv", "", csv).await.json();
+    assert_eq!(counts(&first), [2, 0, 2], "{first}");
+    let kept = items(&house, &id, "").await;
+    let again = list(&house, &id, "text/csv", "", csv).await.json();
+    assert_eq!(counts(&again), [0, 2, 2], "{again}");
+    assert_eq!(again["problems"], first["problems"]);
+    assert_eq!(again["campaign"]["counts"]["invalid"], 2);
+    assert_eq!(items(&house, &id, "").await, kept);
 }
 
 #[tokio::test] // REQ BK-7
@@ -312,12 +329,12 @@ async fn a_report_says_who_was_reached_who_was_not_and_why() {
     assert_eq!(report.header("content-type"), Some("text/csv; charset=utf-8"));
     assert_eq!(report.header("content-disposition"), Some("attachment; filename=\"recipients.csv\""));
     let wanted = format!(
-        "number,line,to,state,reason,attempts,sent_at,delivery,message_id\r\n\
-         1,1,'=1+1,sent,,1,2027-01-15T08:00:00.000Z,,{sent}\r\n\
-         2,2,+5511987654321,failed,\"rejected: @no such \"\"line\"\", says the provider\",1,,,{failed}\r\n\
-         3,3,gone,suppressed,opt_out,,,,\r\n\
-         4,4,d,invalid,\"the template cannot be filled: text, line 1: `name` is not in the payload\",,,,\r\n\
-         5,5,e,queued,,0,,,{queued}\r\n"
+        "number,line,to,state,reason,attempts,sent_at,delivery,message_id,provider_text\r\n\
+         1,1,'=1+1,sent,,1,2027-01-15T08:00:00.000Z,,{sent},\r\n\
+         2,2,+5511987654321,failed,the recipient's server refuses the message,1,,,{failed},\"'@no such \"\"line\"\", says the provider\"\r\n\
+         3,3,gone,suppressed,on the suppression list (opt_out),,,,,\r\n\
+         4,4,d,invalid,\"the template cannot be filled: text, line 1: `name` is not in the payload\",,,,,\r\n\
+         5,5,e,queued,,0,,,{queued},\r\n"
     );
     assert_eq!(report.text, wanted);
     let accept = request("GET", &format!("{path}?state=sent"))
@@ -327,8 +344,33 @@ async fn a_report_says_who_was_reached_who_was_not_and_why() {
     assert_eq!(by_header.text.lines().count(), 2, "{}", by_header.text);
     let kept = items(&house, &id, "?state=failed").await;
     assert_eq!((kept.len(), &kept[0]["last_error"]["category"]), (1, &json!("rejected")));
+    assert_eq!(kept[0]["reason"], "the recipient's server refuses the message");
     let kept = items(&house, &id, "?state=sent").await;
     assert_eq!(kept[0]["sent_at"], "2027-01-15T08:00:00.000Z");
+}
+
+#[tokio::test] // REQ BK-4, BK-7
+async fn a_report_counts_all_rounds_and_says_whom_no_retry_would_write_to() {
+    let house = House::new().await;
+    let id = campaign(&house, "mail").await;
+    let people = json!([{"to": "ana@x.example", "name": "A"}]);
+    list(&house, &id, "application/json", "", people.to_string()).await;
+    house.post(&format!("/v1/campaigns/{id}/start"), &json!({})).await;
+    fed(&house, &id).await;
+    for round in 1..=3 {
+        assert_eq!(bury(&house, "550 no").await, 1);
+        let ana = &items(&house, &id, "").await[0];
+        assert_eq!((&ana["attempts"], &ana["suppressed"]), (&json!(round), &Value::Null), "{ana}");
+        if round < 3 {
+            let wish = json!({"ids": [ana["message_id"]]});
+            assert_eq!(house.post("/v1/dead-letters/reprocess", &wish).await.json()["done"], 1);
+            house.clock.pass(Span::from_secs(60));
+        }
+    }
+    house.post("/v1/suppressions", &json!({"kind": "email", "recipient": "ANA@x.example"})).await;
+    assert_eq!(items(&house, &id, "").await[0]["suppressed"], "manual");
+    let report = house.get(&format!("/v1/campaigns/{id}/recipients?format=csv")).await.text;
+    assert!(report.contains(",failed,the recipient's server refuses the message,3,,,"), "{report}");
 }
 
 #[tokio::test] // REQ BK-7
@@ -347,7 +389,7 @@ async fn whoever_had_no_message_when_a_campaign_was_cancelled_is_shown_as_cancel
     assert_eq!(states(items(&house, &id, "?state=cancelled").await), ["cancelled", "cancelled"]);
     assert!(items(&house, &id, "?state=pending").await.is_empty());
     let report = house.get(&format!("/v1/campaigns/{id}/recipients?format=csv&state=cancelled")).await;
-    assert!(report.text.contains("\r\n1,1,a,cancelled,,,,,\r\n"), "{}", report.text);
+    assert!(report.text.contains("\r\n1,1,a,cancelled,,,,,,\r\n"), "{}", report.text);
 }
 
 #[tokio::test] // REQ BK-7

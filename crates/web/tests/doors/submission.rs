@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::house::{House, key, setup};
+use crate::traces::{Kept, taken_along};
 
 struct Open {
     address: SocketAddr,
@@ -271,4 +272,42 @@ async fn a_mail_to_somebody_on_the_suppression_list_is_refused_where_the_channel
     let reply = server.known().await.mail("Subject: s\r\n\r\nt").await;
     assert_eq!(reply, "550 5.7.1 a recipient is on the suppression list");
     assert_eq!(server.house.stored().await, 1);
+}
+
+#[tokio::test] // REQ OB-2, IN-3
+async fn a_mail_that_names_its_trace_stays_in_it() {
+    let server = open(Bounds::default()).await;
+    let kept = Kept::at(&server.house);
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let mut line = server.known().await;
+    let head = format!("TraceParent: 00-{trace}-b7ad6b7169203331-01\r\nTracestate: a=1\r\nSubject: s");
+    let reply = line.mail(&format!("{head}\r\n\r\nhi")).await;
+    let along = taken_along(&server.house, reply.rsplit(' ').next().unwrap()).await.unwrap();
+    assert_eq!((along.trace.to_string().as_str(), along.state.as_deref()), (trace, Some("a=1")));
+    let reply = line.mail("Subject: s\r\n\r\nhi").await;
+    let own = taken_along(&server.house, reply.rsplit(' ').next().unwrap()).await.unwrap();
+    assert_ne!(own.trace, along.trace);
+    line.ask("RSET").await;
+    let spans = kept.spans();
+    let named: Vec<&str> = spans.iter().map(|span| span.name.as_ref()).collect();
+    assert_eq!(named, ["accept", "SMTP DATA", "accept", "SMTP DATA"]);
+    assert_eq!((spans[0].parent, spans[0].at.clone()), (Some(spans[1].at.span), along));
+}
+
+#[tokio::test] // REQ OB-1
+async fn mails_and_connections_are_counted() {
+    let open = open(Bounds::default()).await;
+    let mut line = open.known().await;
+    assert!(line.mail("Subject: x\r\n\r\nbody").await.starts_with("250 "));
+    open.house.store.feel(Some(StoreError::Unavailable("full".into())));
+    assert!(line.mail("Subject: y\r\n\r\nbody").await.starts_with("451 "));
+    open.house.store.feel(None);
+    let text = open.house.get("/metrics").await.text;
+    for told in [
+        "pombo_smtp_connections 1",
+        r#"pombo_smtp_mails_total{outcome="accepted"} 1"#,
+        r#"pombo_smtp_mails_total{outcome="deferred"} 1"#,
+    ] {
+        assert!(text.lines().any(|line| line == told), "{told} in\n{text}");
+    }
 }

@@ -122,7 +122,7 @@ async fn lists_are_filtered_and_come_in_pages() {
 #[tokio::test] // REQ BK-8
 async fn a_file_is_taken_line_by_line_and_its_bad_lines_are_told() {
     let house = House::new().await;
-    let long = "x".repeat(9_000);
+    let long = "x".repeat(70_000);
     let csv = format!(
         "\u{feff}Recipient,Reason,Note\r\nana@clinica.example,opt_out,\"said \"\"no\"\", twice\"\r\n\r\nnobody,,\r\n\
          bia@clinica.example,spite,\r\nANA@clinica.example,,\r\n{long},,\r\na,b,c,d\r\ncai@clinica.example,,"
@@ -139,6 +139,36 @@ async fn a_file_is_taken_line_by_line_and_its_bad_lines_are_told() {
     let ana = &listed(&house, "?recipient=ana@clinica.example").await[0];
     assert_eq!((&ana["reason"], &ana["note"]), (&json!("opt_out"), &json!("said \"no\", twice")));
     assert_eq!(listed(&house, "?recipient=cai@clinica.example").await[0]["reason"], "complaint");
+}
+
+#[tokio::test] // REQ BK-8
+async fn a_file_is_read_as_the_list_of_a_campaign_is() {
+    let many = "\u{feff}sep=;\r\nNome;Telefone;REASON;Note\r\nJo\u{e3}o;(11) 98765-4321;opt_out;\"a;\nb\"\r\n\
+                Ana;;;\r\nEva;5,51199E+12;;\r\nBia;=\"11987654322\";;\r\n";
+    let latin1: Vec<u8> = many[3..].chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
+    for (kind, body) in [("text/csv", many.as_bytes().to_vec()), ("text/csv; charset=latin1", latin1)] {
+        let house = House::new().await;
+        let told = import(&house, kind, "?reason=manual", body).await.json();
+        assert_eq!((&told["added"], &told["refused"]), (&json!(2), &json!(2)), "{told}");
+        assert_eq!(told["passed_over"], json!(["Nome"]));
+        let errors = &told["errors"];
+        assert_eq!((&errors[0]["line"], &errors[1]["line"]), (&json!(5), &json!(6)), "{told}");
+        assert!(errors[0]["reason"].as_str().unwrap().contains("`Telefone` is empty"), "{told}");
+        assert!(errors[1]["reason"].as_str().unwrap().contains("spreadsheet has rounded"), "{told}");
+        let joao = &listed(&house, "?recipient=%2B5511987654321").await[0];
+        assert_eq!((&joao["kind"], &joao["reason"]), (&json!("whatsapp"), &json!("opt_out")));
+        assert_eq!(listed(&house, "?recipient=%2B5511987654322").await[0]["reason"], "manual");
+    }
+    let house = House::new().await;
+    let list = r#"["ana@x.example", {"to": "11987654321"}, {"recipient": "bia@x.example", "reason": "complaint"}, {"to": "x"}]"#;
+    let told = import(&house, "application/json", "", list).await.json();
+    assert_eq!((&told["added"], &told["refused"]), (&json!(3), &json!(1)), "{told}");
+    let both = "email,telefone\nana@x.example,11987654321\n";
+    for (query, kind) in [("?to=telefone", "whatsapp"), ("?kind=email", "email")] {
+        let house = House::new().await;
+        assert_eq!(import(&house, "text/csv", query, both).await.json()["added"], 1, "{query}");
+        assert_eq!(listed(&house, "").await[0]["kind"], kind);
+    }
 }
 
 #[tokio::test] // REQ BK-8
@@ -175,12 +205,14 @@ async fn a_file_that_cannot_be_read_is_refused() {
     let house = House::new().await;
     for (kind, body) in [
         ("text/csv", "kind,reason\nemail,opt_out\n"),
-        ("text/csv", "kind,recipient,colour\n"),
+        ("text/csv", "email,telefone\na@x.example,11987654321\n"),
         ("text/csv", "kind,\"recipient\n"),
+        ("text/csv", "\u{0}"),
+        ("application/json", "{}"),
     ] {
-        import(&house, kind, "", body).await.refused("INVALID_FIELD", "heading");
+        import(&house, kind, "", body).await.refused("INVALID_FIELD", "body");
     }
-    assert_eq!(import(&house, "application/json", "", "[]").await.code(), "UNSUPPORTED_MEDIA_TYPE");
+    assert_eq!(import(&house, "text/plain", "", "[]").await.code(), "UNSUPPORTED_MEDIA_TYPE");
     let told = import(&house, "application/x-ndjson", "", "{\n[]\n\u{1}\n").await.json();
     assert_eq!((&told["refused"], &told["added"]), (&json!(3), &json!(0)), "{told}");
     let told = import(&house, "application/x-ndjson", "", vec![b'"', 0xff, b'"', b'\n']).await.json();

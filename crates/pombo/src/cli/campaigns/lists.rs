@@ -10,9 +10,9 @@ use clap::{Args, ValueEnum};
 use pombo_kernel::listing::{self, Terms};
 use pombo_kernel::template::{Compiled, Template};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
-use super::path;
 use crate::cli::{Trouble, import};
 use crate::client::{Client, ClientError, Pieces};
 
@@ -126,26 +126,28 @@ impl People {
 }
 
 /// A list that is open: its beginning is read, and the rest follows.
-pub(super) struct Source {
+pub(crate) struct Source {
+    file: PathBuf,
     name: String,
     head: Bytes,
     rest: Box<dyn Read + Send>,
     /// The head is all there is.
     whole: bool,
+    /// Of a file; nobody knows how long a pipe is.
     length: Option<u64>,
     format: Format,
     reading: Reading,
 }
 
 impl List {
-    pub(super) fn open(&self) -> Result<Source, Trouble> {
+    pub(crate) fn open(&self) -> Result<Source, Trouble> {
         let name = self.file.display().to_string();
         let unreadable = |error| Trouble::new(format!("{name} cannot be read"), "FILE_UNREADABLE").why(error);
         let (mut rest, length): (Box<dyn Read + Send>, Option<u64>) = match self.file == Path::new("-") {
             true => (Box::new(std::io::stdin()), None),
             false => {
                 let file = std::fs::File::open(&self.file).map_err(unreadable)?;
-                let length = file.metadata().ok().map(|data| data.len());
+                let length = file.metadata().ok().filter(|data| data.is_file()).map(|data| data.len());
                 (Box::new(file), length)
             }
         };
@@ -153,7 +155,8 @@ impl List {
         rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(unreadable)?;
         let whole = head.len() < HEAD_BYTES;
         let format = self.reading.format.unwrap_or_else(|| Format::of(&self.file, &head));
-        Ok(Source { name, head: head.into(), rest, whole, length, format, reading: self.reading.clone() })
+        let (file, reading) = (self.file.clone(), self.reading.clone());
+        Ok(Source { file, name, head: head.into(), rest, whole, length, format, reading })
     }
 }
 
@@ -212,10 +215,35 @@ impl Source {
         Ok(listing::Ask { format, to: to.clone(), delimiter, encoding: encoding.transpose()? })
     }
 
+    /// By what the same list is known again, read in the same way: all its bytes, or of a pipe how it begins.
+    pub(super) fn digest(&self) -> Result<String, Trouble> {
+        let mut hash = Sha256::new();
+        let unreadable =
+            |error| Trouble::new(format!("{} cannot be read", self.name), "FILE_UNREADABLE").why(error);
+        match self.length {
+            Some(_) => {
+                let mut file = std::fs::File::open(&self.file).map_err(unreadable)?;
+                let mut piece = vec![0; PIECE_BYTES];
+                loop {
+                    match file.read(&mut piece).map_err(unreadable)? {
+                        0 => break,
+                        read => hash.update(&piece[..read]),
+                    }
+                }
+            }
+            None => hash.update(&self.head),
+        }
+        hash.update(self.reading.to.as_deref().unwrap_or_default());
+        Ok(import::hex(&hash.finalize()))
+    }
+
     /// Where it is sent, with how it is to be read.
-    fn address(&self, id: &str) -> Result<String, Trouble> {
+    fn address(&self, place: &str, more: &[(&str, Option<String>)]) -> Result<String, Trouble> {
         let ask = self.ask()?;
         let mut query = url::form_urlencoded::Serializer::new(String::new());
+        for (name, value) in more {
+            query.extend_pairs(value.iter().map(|value| (name, value)));
+        }
         let delimiter = ask.delimiter.map(|byte| char::from(byte).to_string());
         for (name, value) in
             [("to", &ask.to), ("delimiter", &delimiter), ("encoding", &self.reading.encoding)]
@@ -224,7 +252,7 @@ impl Source {
         }
         let query = query.finish();
         let mark = if query.is_empty() { "" } else { "?" };
-        Ok(format!("{}/recipients{mark}{query}", path(id)))
+        Ok(format!("{place}{mark}{query}"))
     }
 }
 
@@ -243,7 +271,7 @@ impl Reading {
 }
 
 /// Why a list did not get there.
-pub(super) enum Failed {
+pub(crate) enum Failed {
     /// It cannot be read here.
     Unfit(Trouble),
     /// The server refused it, or could not be reached to the end.
@@ -275,9 +303,24 @@ impl Failed {
     }
 }
 
+impl From<Failed> for Trouble {
+    fn from(failed: Failed) -> Trouble {
+        match failed {
+            Failed::Unfit(trouble) => trouble,
+            Failed::Server(error) => Trouble::from(error),
+            Failed::Interrupted => Trouble::new("it was interrupted", "INTERRUPTED"),
+        }
+    }
+}
+
 /// Sends a list in, whatever its length, with a few pieces of it in memory; what became of its lines.
-pub(super) async fn upload(client: &Client, id: &str, list: Source) -> Result<Value, Failed> {
-    let address = list.address(id).map_err(Failed::Unfit)?;
+pub(crate) async fn upload(
+    client: &Client,
+    place: &str,
+    more: &[(&str, Option<String>)],
+    list: Source,
+) -> Result<Value, Failed> {
+    let address = list.address(place, more).map_err(Failed::Unfit)?;
     let (media, bar) = (list.format.media(), import::progress(list.length));
     let (give, from) = mpsc::channel(PIECES_AHEAD);
     // A thread of its own: reading a pipe can take for ever, and sending must go on meanwhile.

@@ -71,6 +71,9 @@ pub(super) fn standing(campaign: &Value, now: Time) -> String {
         if let Some(eta) = time(campaign, "eta") {
             text.push_str(&format!("; ends {}", when::at(eta, now)));
         }
+        if let Some(waits) = waits(campaign) {
+            text.push_str(&format!("; waits: {waits}"));
+        }
     }
     text
 }
@@ -111,14 +114,14 @@ pub(super) fn recipients() -> Table {
 }
 
 pub(super) fn recipient_row(table: &mut Table, it: &Value) {
-    let error = &it["last_error"];
-    let why = match it["reason"].as_str() {
-        Some(reason) => reason.to_owned(),
-        None => [word(error, "category"), word(error, "text")].join(" ").trim().to_owned(),
-    };
-    let row = [number(it, "number").to_string(), word(it, "to").into(), word(it, "state").into()];
-    let [number, to, state] = row;
-    table.row([number, out::tame(&to), state, out::tame(&why), word(it, "message_id").to_owned()]);
+    let text = |name: &str| out::tame(word(it, name));
+    table.row([
+        number(it, "number").to_string(),
+        text("to"),
+        text("state"),
+        text("reason"),
+        text("message_id"),
+    ]);
 }
 
 /// A table, or that there is nothing; and that there is more.
@@ -142,7 +145,9 @@ pub(super) fn listed(told: &Value, shared: &Shared) {
     }
     let id = word(&told["campaign"], "id");
     let [added, duplicates, invalid] = ["added", "duplicates", "invalid"].map(|name| number(told, name));
-    out::line(format!("{id}: {added} added, {duplicates} there already, {invalid} invalid"));
+    let state = word(&told["campaign"], "state");
+    let state = if state == "draft" { String::new() } else { format!("; it is {state}") };
+    out::line(format!("{id}: {added} added, {duplicates} there already, {invalid} invalid{state}"));
     problems(told);
     if invalid > 0 {
         out::note(format!("all of them: pombo campaigns recipients {id} --state invalid --all"));
@@ -163,28 +168,54 @@ pub(super) fn problems(told: &Value) {
     }
 }
 
-/// What one would do next.
-pub(super) fn next(campaign: &Value) {
+/// `1 line`, `2 lines`.
+pub(super) fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// What came of a new round for those whose message failed.
+pub(super) fn retried(done: u64, failed: u64, left_out: u64) -> String {
+    let listed = match left_out {
+        0 => String::new(),
+        1 => "; 1 of them is on the suppression list, and was left out".to_owned(),
+        some => format!("; {some} of them are on the suppression list, and were left out"),
+    };
+    match done {
+        0 => format!("nobody got a new round of {failed} who failed{listed}"),
+        done => format!("a new round for {done} of {failed} who failed{listed}"),
+    }
+}
+
+/// What one would do next; `again` if a retry would write to somebody who failed.
+pub(super) fn next(campaign: &Value, again: bool) -> Vec<String> {
     let id = word(campaign, "id");
+    let failed = number(&campaign["counts"], "failed") > 0;
+    let why = format!("why some failed: pombo campaigns recipients {id} --state failed");
+    let mut next = Vec::new();
     match word(campaign, "state") {
         "draft" if number(&campaign["counts"], "recipients") == 0 => {
-            out::note(format!("give it a list: pombo campaigns add {id} FILE.csv"));
+            next.push(format!("give it a list: pombo campaigns add {id} FILE.csv"));
         }
-        "draft" => out::note(format!(
+        "draft" => next.push(format!(
             "look at it with `pombo campaigns preview {id}`, start it with `pombo campaigns start {id}`"
         )),
-        "running" | "scheduled" => out::note(format!("follow it with `pombo campaigns watch {id}`")),
-        "paused" => out::note(format!("let it go on with `pombo campaigns resume {id}`")),
+        "running" | "scheduled" => next.push(format!("follow it with `pombo campaigns watch {id}`")),
+        "paused" if word(campaign, "pause_reason") == "cancelling" => {
+            next.push(format!("follow it to its end with `pombo campaigns watch {id}`"));
+        }
+        "paused" => {
+            next.extend(failed.then_some(why));
+            next.push(format!("let it go on with `pombo campaigns resume {id}`"));
+        }
         "completed" | "cancelled" => {
-            out::note(format!("who received it: pombo campaigns report {id} report.csv"));
-            if number(&campaign["counts"], "failed") > 0 {
-                out::note(format!(
-                    "why some failed: pombo campaigns recipients {id} --state failed; again: pombo campaigns retry {id} --failed"
-                ));
-            }
+            next.push(format!("who received it: pombo campaigns report {id} report.csv"));
+            let retry =
+                if again { format!("; again: pombo campaigns retry {id} --failed") } else { String::new() };
+            next.extend(failed.then(|| why + &retry));
         }
         _ => {}
     }
+    next
 }
 
 struct Sheet(Paint);
@@ -230,7 +261,7 @@ pub(super) fn show(campaign: &Value, now: Time, shared: &Shared) {
     sheet.say("people", if parts.is_empty() { people.to_string() } else { format!("{people}: {parts}") });
     let (invalid, duplicates) = (number(counts, "invalid"), number(counts, "duplicates"));
     if invalid + duplicates > 0 {
-        sheet.say("left out", format!("{invalid} invalid lines, {duplicates} repeated"));
+        sheet.say("left out", format!("{}, {duplicates} repeated", count(invalid, "invalid line")));
     }
     let over = matches!(state, "completed" | "cancelled");
     if people > 0 && !over {
@@ -241,17 +272,14 @@ pub(super) fn show(campaign: &Value, now: Time, shared: &Shared) {
     if state == "running" {
         sheet.say("next send", next_send(campaign, now).unwrap_or_default());
     }
-    sheet.say(
-        "ends",
-        time(campaign, "eta").map(|eta| format!("about {}", when::at(eta, now))).unwrap_or_default(),
-    );
+    sheet.say("waits", waits(campaign).unwrap_or_default());
+    sheet.say("ends", ends(campaign, now));
     let share = campaign["max_failure_rate"].as_f64().filter(|_| !over);
     sheet.say("stops if", share.map(|share| format!("{:.0} % fail", share * 100.0)).unwrap_or_default());
     sheet.say("gives up", text("expires_after"));
     sheet.say("made", format!("{} by {}", text("created_at"), text("created_by")));
     sheet.say("started", text("started_at"));
     sheet.say("ended", text("finished_at"));
-    next(campaign);
 }
 
 /// `15 to 25 s after each send, about 164 an hour`.
@@ -298,19 +326,41 @@ pub(super) fn next_send(campaign: &Value, now: Time) -> Option<String> {
     })
 }
 
+/// What it waits for, where that is more than the time from one send to the next.
+pub(super) fn waits(of: &Value) -> Option<String> {
+    let waiting = &of["waiting"];
+    let usual = matches!(word(waiting, "reason"), "" | "pace" | "line_gap");
+    (!usual).then(|| out::tame(word(waiting, "words")))
+}
+
+/// When everybody will have been reached, or why nobody can say.
+fn ends(campaign: &Value, now: Time) -> String {
+    let counts = &campaign["counts"];
+    let left = number(counts, "pending") + number(counts, "queued") > 0;
+    match (time(campaign, "eta"), word(campaign, "state"), word(campaign, "pause_reason")) {
+        (Some(eta), ..) => format!("about {}", when::at(eta, now)),
+        (None, "paused", reason) if left && reason != "cancelling" => "not while it is paused".to_owned(),
+        (None, "draft" | "scheduled" | "running", _) if left => "nobody can say".to_owned(),
+        _ => String::new(),
+    }
+}
+
 /// What a campaign would do.
 pub(super) fn preview(preview: &Value, now: Time) {
     let paint = Paint::stdout();
     let sheet = Sheet(paint);
-    let count = |name: &str| number(preview, name);
-    out::line(format!("{} people on the list", paint.bold(&count("recipients").to_string())));
-    let left_out =
-        [("suppressed", "on the suppression list"), ("invalid", "invalid lines"), ("duplicates", "repeated")];
-    let left_out = left_out.into_iter().filter(|(name, _)| count(name) > 0);
-    let left_out: Vec<_> = left_out.map(|(name, what)| format!("{} {what}", count(name))).collect();
-    sheet.say("left out", left_out.join(", "));
-    let looked_up = count("suppressed_checked");
-    if looked_up > 0 && looked_up < count("recipients") {
+    let of = |name: &str| number(preview, name);
+    let people = if of("recipients") == 1 { "person" } else { "people" };
+    out::line(format!("{} {people} on the list", paint.bold(&of("recipients").to_string())));
+    let left_out = [
+        ("suppressed", format!("{} on the suppression list", of("suppressed"))),
+        ("invalid", count(of("invalid"), "invalid line")),
+        ("duplicates", format!("{} repeated", of("duplicates"))),
+    ];
+    let left_out = left_out.into_iter().filter(|(name, _)| of(name) > 0);
+    sheet.say("left out", left_out.map(|(_, words)| words).collect::<Vec<_>>().join(", "));
+    let looked_up = of("suppressed_checked");
+    if looked_up > 0 && looked_up < of("recipients") {
         sheet.say(
             "checked",
             format!("the suppression list for {looked_up} of them, and again when their turn comes"),
@@ -323,6 +373,9 @@ pub(super) fn preview(preview: &Value, now: Time) {
         "last",
         Some(moment("eta")).filter(|it| !it.is_empty()).map(|it| format!("about {it}")).unwrap_or_default(),
     );
+    let waits = waits(preview).unwrap_or_default();
+    let never = word(&preview["waiting"], "reason") == "never";
+    sheet.say("waits", if never { paint.red(&waits) } else { waits });
     let names = |name: &str| {
         let items = preview["variables"][name].as_array().into_iter().flatten().filter_map(Value::as_str);
         items.collect::<Vec<_>>().join(", ")
@@ -402,6 +455,67 @@ mod tests {
         check(&it, Some("any moment"));
         it["in_flight"] = json!(true);
         check(&it, Some("now"));
+    }
+
+    #[test]
+    fn what_is_next_fits_the_state() {
+        let check = |state: &str, reason: &str, failed: u64, again: bool, says: &[&str], not: &[&str]| {
+            let it = json!({"id": "cmp_1", "state": state, "pause_reason": reason, "counts": {"recipients": 9, "failed": failed}});
+            let next = next(&it, again).join("\n");
+            assert!(says.iter().all(|word| next.contains(word)), "{state} {reason}: {next}");
+            assert!(!not.iter().any(|word| next.contains(word)), "{state} {reason}: {next}");
+        };
+        check("draft", "", 0, false, &["preview cmp_1", "start cmp_1"], &["resume", "retry", "report"]);
+        for state in ["running", "scheduled"] {
+            check(state, "", 1, false, &["watch cmp_1"], &["start cmp_1", "resume", "retry"]);
+        }
+        check("paused", "operator", 0, false, &["resume cmp_1"], &["retry", "why some failed"]);
+        check("paused", "failure_rate", 9, false, &["--state failed", "resume cmp_1"], &["retry"]);
+        check("paused", "cancelling", 1, false, &["watch cmp_1"], &["resume", "retry"]);
+        check("completed", "", 0, false, &["report cmp_1"], &["retry", "resume"]);
+        check("completed", "", 2, true, &["report cmp_1", "retry cmp_1 --failed"], &["resume"]);
+        check("completed", "", 2, false, &["report cmp_1", "--state failed"], &["retry"]);
+        check("cancelled", "", 2, false, &["report cmp_1", "--state failed"], &["retry", "resume"]);
+        let empty = json!({"id": "cmp_1", "state": "draft", "counts": {"recipients": 0}});
+        assert_eq!(next(&empty, false), ["give it a list: pombo campaigns add cmp_1 FILE.csv"]);
+    }
+
+    #[test]
+    fn numbers_agree_with_their_nouns() {
+        assert_eq!((count(0, "line"), count(1, "line")), ("0 lines".into(), "1 line".into()));
+        assert_eq!(retried(3, 3, 0), "a new round for 3 of 3 who failed");
+        let some =
+            "a new round for 1 of 3 who failed; 2 of them are on the suppression list, and were left out";
+        assert_eq!(retried(1, 3, 2), some);
+    }
+
+    #[test]
+    fn why_is_cut_to_the_terminals_width() {
+        let mut table = recipients();
+        recipient_row(
+            &mut table,
+            &json!({"number": 1, "to": "+5511987654321", "state": "failed", "reason": "long ".repeat(60),
+                "message_id": "msg_0197a4c1d2e3f405162738495a6b7c8d"}),
+        );
+        for width in [60, 80, 120] {
+            let lines = table.lines_within(width, Paint::PLAIN);
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:#?}");
+            assert!(lines[1].contains("+5511987654321") && lines[1].contains("long"), "{lines:#?}");
+        }
+    }
+
+    #[test] // REQ BK-7
+    fn what_it_waits_for_is_told_unless_that_is_its_pace() {
+        let mut it = campaign();
+        assert_eq!((waits(&it), ends(&it, NOW)), (None, "nobody can say".into()));
+        it["waiting"] = json!({"reason": "pace", "until": NOW, "words": "the wait after the last send"});
+        assert_eq!(waits(&it), None);
+        let words = "sending hours 09:00-18:00 America/Sao_Paulo; opens tomorrow 09:00";
+        it["waiting"] = json!({"reason": "window", "until": NOW, "words": words});
+        assert_eq!(waits(&it).as_deref(), Some(words));
+        assert!(standing(&it, NOW).ends_with(&format!("; waits: {words}")), "{}", standing(&it, NOW));
+        it["state"] = json!("paused");
+        assert_eq!(ends(&it, NOW), "not while it is paused");
     }
 
     #[test]

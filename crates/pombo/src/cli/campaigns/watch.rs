@@ -63,7 +63,7 @@ pub(super) async fn watch(client: &Client, id: &str, shared: &Shared) -> Result<
     let campaign = ended?;
     if !shared.json {
         out::line(view::standing(&campaign, screen.clock.now()));
-        view::next(&campaign);
+        super::next(client, &campaign).await?;
     }
     match word(&campaign, "state") {
         "completed" => Ok(()),
@@ -135,9 +135,10 @@ async fn to_its_end(
     }
 }
 
-/// What is told of: counts and state.
+/// What is told of: counts, state, and what it waits for beyond its pace.
 fn changed(before: &Value, now: &Value) -> bool {
-    ["counts", "state", "pause_reason", "start_at"].into_iter().any(|name| before[name] != now[name])
+    view::waits(before) != view::waits(now)
+        || ["counts", "state", "pause_reason", "start_at"].into_iter().any(|name| before[name] != now[name])
 }
 
 /// Follows the events of campaigns, again and again, for as long as somebody wants to know.
@@ -235,7 +236,8 @@ fn words(campaign: &Value, now: Time) -> String {
     }
     match word(campaign, "state") {
         "running" => {
-            parts.extend(view::next_send(campaign, now).map(|next| format!("next {next}")));
+            let next = || view::next_send(campaign, now).map(|next| format!("next {next}"));
+            parts.extend(view::waits(campaign).or_else(next));
             parts.extend(view::time(campaign, "eta").map(|eta| format!("ends {}", when::at(eta, now))));
             parts.extend(campaign["rate_per_hour"].as_f64().map(|rate| format!("{rate:.0}/h")));
         }
@@ -288,8 +290,13 @@ mod tests {
             "counts": {"recipients": 100, "sent": 12, "failed": 1, "pending": 84, "queued": 3},
         });
         assert_eq!(words(&it, now), "12 of 100 sent, 1 failed · 87 left · next in 12 s · 164/h");
+        let before = it.clone();
+        let words = "sending hours 09:00-18:00 UTC; opens tomorrow 09:00";
+        it["waiting"] = json!({"reason": "window", "until": now + Span::from_hours(9), "words": words});
+        assert_eq!(super::words(&it, now), format!("12 of 100 sent, 1 failed · 87 left · {words} · 164/h"));
+        assert!(changed(&before, &it));
         it["state"] = json!("paused");
         it["pause_note"] = json!("lunch");
-        assert_eq!(words(&it, now), "12 of 100 sent, 1 failed · 87 left · lunch");
+        assert_eq!(super::words(&it, now), "12 of 100 sent, 1 failed · 87 left · lunch");
     }
 }

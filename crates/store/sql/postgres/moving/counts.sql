@@ -9,9 +9,9 @@ UNION ALL SELECT 'expiry', count(*) FROM expiry
 UNION ALL SELECT 'idempotency', count(*) FROM idempotency
 UNION ALL SELECT 'block', count(*) FROM block
 UNION ALL SELECT 'tally', count(*) FROM (
-  SELECT hour, tenant, channel, what FROM tally
-  UNION SELECT hour, tenant, channel, what FROM tally_added
-  UNION SELECT 0, tenant, channel, what FROM tally_added
+  SELECT hour, tenant, channel, what, detail FROM tally
+  UNION SELECT hour, tenant, channel, what, detail FROM tally_added
+  UNION SELECT 0, tenant, channel, what, detail FROM tally_added WHERE detail = ''
 ) AS counted
 UNION ALL SELECT 'receipt', count(*) FROM receipt
 UNION ALL SELECT 'delivery', count(*) FROM delivery

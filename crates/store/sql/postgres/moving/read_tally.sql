@@ -1,9 +1,9 @@
--- after hour, tenant, channel and what, limit; primary key, with what is not added up yet
-SELECT hour, tenant, channel, what, hour, tenant, channel, what, sum(count)::bigint
+-- after hour, tenant, channel, what and detail, limit; primary key, with what is not added up yet
+SELECT hour, tenant, channel, what, detail, hour, tenant, channel, what, detail, sum(count)::bigint, sum(sum)::bigint
 FROM (
-  SELECT hour, tenant, channel, what, count FROM tally
-  UNION ALL SELECT h.hour, a.tenant, a.channel, a.what, a.count
-  FROM tally_added a CROSS JOIN LATERAL (VALUES (a.hour), (0)) AS h (hour)
+  SELECT hour, tenant, channel, what, detail, count, sum FROM tally
+  UNION ALL SELECT h.hour, a.tenant, a.channel, a.what, a.detail, a.count, a.sum
+  FROM tally_added a CROSS JOIN LATERAL (SELECT a.hour UNION SELECT 0 WHERE a.detail = '') AS h (hour)
 ) AS counted
-WHERE (hour, tenant, channel, what) > ($1, $2, $3, $4)
-GROUP BY hour, tenant, channel, what ORDER BY hour, tenant, channel, what LIMIT $5
+WHERE (hour, tenant, channel, what, detail) > ($1, $2, $3, $4, $5)
+GROUP BY hour, tenant, channel, what, detail ORDER BY hour, tenant, channel, what, detail LIMIT $6

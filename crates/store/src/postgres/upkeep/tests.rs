@@ -358,9 +358,20 @@ fn what_was_added_to_counters_is_added_up_once_however_many_do_it() {
     fold();
     add(1, 4);
     add(2, 0);
+    // What has a detail is kept by the hour alone, and what waits for all time alone.
+    let detailed = "INSERT INTO tally_added (hour, count, sum, what, detail, tenant, channel)
+        VALUES (500000, 1, 30, 32, '1', 'default', 'crm'), (500000, 2, 40, 32, '1', 'default', 'crm'),
+               (0, 5, 0, 38, 'bulk', 'default', 'crm'), (0, -3, 0, 38, 'bulk', 'default', 'crm')";
+    link.query(detailed, Vec::new()).unwrap();
     fold();
     fold();
-    let rows = link.query("SELECT hour, what, count FROM tally ORDER BY hour, what", Vec::new()).unwrap();
+    let rows =
+        link.query("SELECT hour, what, count, sum FROM tally WHERE detail <> '' ORDER BY hour", Vec::new());
+    let rows: Vec<(i32, i16, i64, i64)> =
+        rows.unwrap().iter().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3))).collect();
+    assert_eq!(rows, [(0, 38, 2, 0), (500_000, 32, 3, 70)]);
+    let plain = "SELECT hour, what, count FROM tally WHERE detail = '' ORDER BY hour, what";
+    let rows = link.query(plain, Vec::new()).unwrap();
     let rows: Vec<(i32, i16, i64)> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
     let sums =
         [(0, 1, 110), (0, 2, 55), (500_000, 1, 60), (500_000, 2, 30), (500_001, 1, 50), (500_001, 2, 25)];

@@ -30,24 +30,76 @@ const TOPICS: [Option<&str>; 3] = [None, Some("t"), Some("t\0")];
 #[derive(Clone, Debug)]
 pub(super) enum Command {
     Accept(Vec<Wish>),
-    Claim { node: i64, lane: usize, max: usize, bounded: bool, lined: bool, weighed: bool },
+    Claim {
+        node: i64,
+        lane: usize,
+        max: usize,
+        bounded: bool,
+        lined: bool,
+        weighed: bool,
+    },
     Settle(Vec<Ending>),
-    Examine { place: Place, change: BlockChange, vitals: Vitals },
-    Report { channel: &'static str, id: usize, delivery: Delivery },
+    Examine {
+        place: Place,
+        change: BlockChange,
+        vitals: Vitals,
+    },
+    Report {
+        channel: &'static str,
+        id: usize,
+        delivery: Delivery,
+    },
     Release(Vec<usize>),
-    Cancel { which: usize, tenant: usize },
-    Hasten { which: usize, tenant: usize },
-    Rule { which: Vec<usize>, act: Act, tenant: usize },
-    Edit { which: usize, wish: Box<Wish>, tenant: usize, stale: bool },
-    Expire { max: usize },
-    Block { place: Place, kind: u64, secs: u64 },
-    Unblock { place: Place },
-    Heartbeat { node: i64, secs: u64 },
-    TakeOver { node: i64, max: usize },
-    PutTemplate { tenant: usize, name: &'static str, text: &'static str },
+    /// One that was claimed turns out not to be wanted.
+    LeaveOut(usize),
+    Cancel {
+        which: usize,
+        tenant: usize,
+    },
+    Hasten {
+        which: usize,
+        tenant: usize,
+    },
+    Rule {
+        which: Vec<usize>,
+        act: Act,
+        tenant: usize,
+    },
+    Edit {
+        which: usize,
+        wish: Box<Wish>,
+        tenant: usize,
+        stale: bool,
+    },
+    Expire {
+        max: usize,
+    },
+    Block {
+        place: Place,
+        kind: u64,
+        secs: u64,
+    },
+    Unblock {
+        place: Place,
+    },
+    Heartbeat {
+        node: i64,
+        secs: u64,
+    },
+    TakeOver {
+        node: i64,
+        max: usize,
+    },
+    PutTemplate {
+        tenant: usize,
+        name: &'static str,
+        text: &'static str,
+    },
     Shelve(Vec<Shelve>),
     Campaign(Move),
-    Pass { secs: u64 },
+    Pass {
+        secs: u64,
+    },
     Commit,
     Reopen,
 }
@@ -242,7 +294,8 @@ impl Roll {
                 delivery: self.pick(Delivery::ALL),
             },
             43..58 => Command::Settle(self.together().map(|_| self.ending()).collect()),
-            58..62 => Command::Release(self.together().map(|_| self.below(1_000)).collect()),
+            58 => Command::LeaveOut(self.below(1_000)),
+            59..62 => Command::Release(self.together().map(|_| self.below(1_000)).collect()),
             62..64 => Command::Cancel { which: self.below(1_000), tenant: self.pick(&[0, 0, 0, 1]) },
             64..66 => Command::Hasten { which: self.below(1_000), tenant: self.pick(&[0, 0, 0, 1]) },
             66 => Command::Examine {

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::try_join_all;
+use pombo_kernel::campaign::Campaign;
 use pombo_kernel::campaign::recipient::Standing;
-use pombo_kernel::campaign::{Campaign, State};
+use pombo_kernel::campaign::waiting::Waiting;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::listing::Terms;
 use pombo_kernel::suppression::Family;
@@ -17,7 +18,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::api::recipients::terms;
-use crate::campaign::{Course, LimitsView};
+use crate::campaign::LimitsView;
+use crate::course::{self, Course};
 use crate::problem::Problem;
 use crate::{Door, suppression};
 
@@ -27,6 +29,8 @@ const AT_ONCE: usize = 500;
 /// Entries of the suppression list that are asked for at the same time.
 const LOOK_UPS: usize = 32;
 const SAMPLES: usize = 3;
+/// Where nobody is left to be reached, samples are of the first on the list who could be.
+const SAMPLES_AMONG: usize = 50;
 
 /// What a campaign would do.
 #[derive(Serialize, JsonSchema)]
@@ -38,16 +42,18 @@ pub(crate) struct PreviewView {
     invalid: u64,
     /// Those of `suppressed_checked` who are not to be written to now, and those who were left out before.
     suppressed: u64,
-    /// How many of those who are pending were looked up on the suppression list.
+    /// How many of those who are still to be reached were looked up on the suppression list.
     suppressed_checked: u64,
     /// Lines that repeat somebody.
     duplicates: u64,
-    /// What the first three who are pending would get.
+    /// What the first three who are still to be reached would get; if nobody is, what the first three on the list got.
     samples: Vec<SampleView>,
     limits: LimitsView,
-    /// When everybody would have been reached, if nothing is in the way but pace, hours and the line's rules.
+    /// When the last recipient would have been reached, as a campaign's `eta`; of one that is paused, as if it went on now.
     eta: Option<Time>,
     first_send_at: Option<Time>,
+    /// What the first send would wait for, if it began now; or that it would never begin.
+    waiting: Option<Waiting>,
     variables: VariablesView,
 }
 
@@ -84,34 +90,23 @@ pub(super) async fn of(
     let (store, setup, now) = (door.store(), door.setup(), door.now());
     let Terms { kind, template, .. } = terms(door, doc, campaign).await?;
     let mut looked = Looked::at_nobody(campaign, template, kind);
-    let mut after = 0;
-    while looked.people < LOOKED_AT {
-        let recipients = store
-            .recipients(Roster {
-                tenant: doc.tenant.clone(),
-                campaign: doc.id.parse().map_err(|_| Problem::internal())?,
-                standing: Some(Standing::Pending),
-                after,
-                limit: AT_ONCE,
-            })
-            .await?;
-        let Some(last) = recipients.last() else { break };
-        after = last.number;
-        if Family::of(kind).is_some() {
-            for some in recipients.chunks(LOOK_UPS) {
-                let entries = some.iter().map(|it| suppression::of(store, &doc.tenant, kind, &it.to));
-                looked.suppressed += try_join_all(entries).await?.iter().flatten().count() as u64;
-            }
-        }
-        recipients.iter().for_each(|recipient| looked.at(campaign, recipient));
-        if recipients.len() < AT_ONCE {
-            break;
-        }
+    // Those who have a message already, and then those who will.
+    for standing in [Standing::Queued, Standing::Pending] {
+        look(door, doc, campaign, &mut looked, standing).await?;
     }
-    let course = Course::of(store, &setup, campaign).await?;
+    if looked.people == 0 {
+        looked.at_past(campaign, &page(door, doc, None, 0, SAMPLES_AMONG).await?);
+    }
+    let course = Course::of(store, &setup, campaign, now).await?;
+    let outlook = course.outlook(store, &doc.id, campaign).await?;
     let mut planned = campaign.clone();
     // One that has begun keeps to its own time.
     let _ = at.map(|at| planned.schedule(at));
+    let begun = course::begun(&planned, now);
+    let waiting = match &begun {
+        Some((begun, from)) if *from == now => begun.waiting(&outlook, now),
+        _ => planned.waiting(&outlook, now),
+    };
     let roll = &campaign.roll;
     Ok(PreviewView {
         recipients: roll.recipients,
@@ -120,26 +115,55 @@ pub(super) async fn of(
         suppressed_checked: if Family::of(kind).is_some() { looked.people } else { 0 },
         duplicates: roll.duplicates,
         limits: LimitsView::of(campaign),
-        eta: course.eta(&planned, now),
-        first_send_at: first_send(&course, planned, now),
+        eta: begun.as_ref().and_then(|(begun, from)| begun.eta(&outlook, *from)),
+        first_send_at: begun.and_then(|(begun, from)| begun.next_send(&outlook, from)),
+        waiting,
         samples: looked.samples,
         variables: VariablesView { needed: looked.needed, given: looked.given, missing: looked.missing },
     })
 }
 
-/// When the first message, or the next one, would set out.
-fn first_send(course: &Course, mut campaign: Campaign, now: Time) -> Option<Time> {
-    let from = match campaign.state {
-        State::Scheduled { start_at } => start_at.max(now),
-        _ => now,
-    };
-    if !matches!(campaign.state, State::Running { .. }) {
-        campaign.start(from).ok()?;
+/// Looks at recipients who stand there.
+async fn look(
+    door: &Door,
+    doc: &Doc,
+    campaign: &Campaign,
+    looked: &mut Looked,
+    standing: Standing,
+) -> Result<(), Problem> {
+    let mut after = 0;
+    while looked.people < LOOKED_AT {
+        let recipients = page(door, doc, Some(standing), after, AT_ONCE).await?;
+        let Some(last) = recipients.last() else { break };
+        after = last.number;
+        if Family::of(looked.kind).is_some() {
+            for some in recipients.chunks(LOOK_UPS) {
+                let (store, tenant, kind) = (door.store(), &doc.tenant, looked.kind);
+                let entries = some.iter().map(|it| suppression::of(store, tenant, kind, &it.to));
+                looked.suppressed += try_join_all(entries).await?.iter().flatten().count() as u64;
+            }
+        }
+        recipients.iter().for_each(|recipient| looked.at(campaign, recipient));
+        if recipients.len() < AT_ONCE {
+            break;
+        }
     }
-    course.next_send(&campaign, from)
+    Ok(())
 }
 
-/// What was found among those who are pending.
+async fn page(
+    door: &Door,
+    doc: &Doc,
+    standing: Option<Standing>,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<Recipient>, Problem> {
+    let campaign = doc.id.parse().map_err(|_| Problem::internal())?;
+    let roster = Roster { tenant: doc.tenant.clone(), campaign, standing, after, limit };
+    Ok(door.store().recipients(roster).await?)
+}
+
+/// What was found among those who are still to be reached.
 struct Looked {
     template: Compiled,
     kind: ChannelKind,
@@ -156,11 +180,17 @@ impl Looked {
     fn at_nobody(campaign: &Campaign, template: Compiled, kind: ChannelKind) -> Looked {
         let needed = template.variables(kind);
         let given: BTreeSet<String> = campaign.payload.keys().cloned().collect();
-        let missing = match campaign.roll.pending {
+        let missing = match campaign.roll.recipients {
             0 => needed.difference(&given).cloned().collect(),
             _ => BTreeSet::new(),
         };
         Looked { template, kind, people: 0, suppressed: 0, samples: Vec::new(), needed, given, missing }
+    }
+
+    /// Nobody is left: what some got, or would have got.
+    fn at_past(&mut self, campaign: &Campaign, recipients: &[Recipient]) {
+        recipients.iter().filter(|it| it.standing != Standing::Invalid).for_each(|it| self.at(campaign, it));
+        self.people = 0;
     }
 
     fn at(&mut self, campaign: &Campaign, recipient: &Recipient) {

@@ -2,7 +2,9 @@
 
 use pombo_kernel::campaign::Campaign;
 use pombo_kernel::campaign::throttle::{BadThrottle, Throttle};
+use pombo_kernel::campaign::waiting::never;
 use pombo_kernel::name::{ChannelName, LaneName, TemplateName};
+use pombo_kernel::setup::ChannelSetup;
 use pombo_kernel::time::{Span, Time};
 use pombo_kernel::turns::Weight;
 use pombo_kernel::window::{Window, Zone};
@@ -50,6 +52,10 @@ pub(crate) struct CampaignRequest {
     max_failure_rate: Option<f64>,
     /// A message that is unsent so long after it was made is given up.
     expires_after: Option<Span>,
+    /// By which you know the list that follows again. It is not kept; but under an `Idempotency-Key`, a request with
+    /// another one is another request.
+    #[schemars(length(min = 1, max = 128))]
+    list_digest: Option<String>,
 }
 
 /// What is to change about a campaign. What is left out stays.
@@ -133,6 +139,15 @@ impl Wish {
         }
     }
 
+    /// Hours that it names must meet those of its channel. Whatever is wrong with them is told with the fields.
+    pub(super) fn meets(&self, channel: Option<&ChannelSetup>, fields: &mut Fields, now: Time) {
+        if let (Some(Some(window)), Some(channel)) = (&self.window, channel)
+            && let Some(why) = never(Some(window), &channel.line, now)
+        {
+            fields.wrong("window", why, OTHER_HOURS);
+        }
+    }
+
     /// The pace of a new one. Whatever is wrong with it is told with the fields.
     pub(super) fn throttle(&self, fields: &mut Fields) -> Throttle {
         Throttle::new(self.min, self.max).unwrap_or_else(|bad| {
@@ -198,6 +213,9 @@ impl Wish {
     }
 }
 
+/// For a campaign that may never send.
+pub(super) const OTHER_HOURS: &str = "choose hours, days and a time zone in which both are open, or change `window` of the channel in the configuration";
+
 const HOW_FAST: &str = "15 and 25 are usual; the wait is drawn evenly between the two";
 
 fn number(fields: &mut Fields, field: &'static str) -> Option<f64> {
@@ -236,7 +254,7 @@ fn window(fields: &mut Fields, zone: &Zone, now: Time) -> Option<Option<Window>>
         parts.entry("time_zone").or_insert_with(|| zone.to_string().into());
     }
     match serde_json::from_value::<Window>(given) {
-        Ok(window) if window.opens(now) == Some(Time::MAX) => {
+        Ok(window) if Window::together(&[&window], now).is_none() => {
             fields.wrong("window", "is never open", "name at least one day that is no holiday");
             None
         }

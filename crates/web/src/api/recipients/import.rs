@@ -6,11 +6,9 @@ use std::time::Duration;
 use axum::body::BodyDataStream;
 use axum::response::Response;
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderMap, header};
 use pombo_kernel::campaign::Campaign;
 use pombo_kernel::campaign::recipient::Listed;
-use pombo_kernel::listing::{Ask, Encoding, Format, Reader, Terms, Unreadable};
+use pombo_kernel::listing::{Reader, Terms};
 use pombo_kernel::name::{CampaignName, ChannelName};
 use pombo_kernel::template::Compiled;
 use pombo_store::StoreError;
@@ -23,13 +21,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::api::campaigns::{find, missing, wrong_state};
-use crate::api::page::{Query, Wrong};
+use crate::api::listing;
+use crate::api::page::Query;
 use crate::auth::Caller;
-use crate::body::{self, Media};
 use crate::campaign::{self, CampaignView};
 use crate::problem::{Code, Problem};
 use crate::route::Call;
-use crate::{Door, view};
+use crate::{Door, body, view};
 
 /// Lines, or bytes of them, that are handed to the store together.
 const GROUP_LINES: usize = 1_000;
@@ -79,7 +77,7 @@ pub(crate) struct ImportView {
     added: u64,
     /// Those who are on the list already, or stood earlier in this one.
     duplicates: u64,
-    /// Lines by which nobody can be written to. They are kept on the list, with the reason.
+    /// Lines by which nobody can be written to. They are kept on the list, with the reason, each of them once.
     invalid: u64,
     /// What is wrong with the first hundred of them.
     problems: Vec<LineProblem>,
@@ -105,7 +103,9 @@ pub(crate) async fn import(call: Call) -> Result<Response, Problem> {
         return Err(Problem::shutting_down());
     }
     let Call { door, caller, head, body, name } = call;
-    let ask = ask(&head)?;
+    let mut query = Query::read(&head.uri, &listing::OPTIONS)?;
+    let ask = listing::ask(&head.headers, &mut query)?;
+    query.end()?;
     let (doc, campaign) = find(&door, &caller, &name).await?;
     campaign.can_enlist().map_err(|_| wrong_state(&campaign, "given recipients"))?;
     let terms = terms(&door, &doc, &campaign).await?;
@@ -131,60 +131,6 @@ pub(crate) async fn import(call: Call) -> Result<Response, Problem> {
     let (doc, campaign) = find(&door, &caller, &name).await?;
     let campaign = campaign::seen(door.store(), &door.setup(), &doc.id, &campaign, door.now()).await?;
     view::ok(&ImportView { added, duplicates, invalid, problems, campaign })
-}
-
-/// How the list is to be read, by what the request says of it.
-fn ask(head: &Parts) -> Result<Ask, Problem> {
-    let (format, charset) = match charset(&head.headers)? {
-        Some(charset) => (Format::Csv, charset),
-        None => match body::media(&head.headers)
-            .map_err(|problem| Problem { hint: MEDIA_HINT.into(), ..problem })?
-        {
-            Media::Json => (Format::Json, None),
-            Media::Ndjson => (Format::Ndjson, None),
-        },
-    };
-    let mut query = Query::read(&head.uri, &["to", "delimiter", "encoding"])?;
-    let to = query.take("to", |text| Ok(text.to_owned()));
-    let delimiter = query.take("delimiter", delimiter);
-    let encoding = query.take("encoding", |text| Encoding::named(text).ok_or_else(unknown_encoding));
-    query.end()?;
-    Ok(Ask { format, to, delimiter, encoding: encoding.or(charset) })
-}
-
-const MEDIA_HINT: &str =
-    "send `Content-Type: text/csv` with a header, `application/json` or `application/x-ndjson`";
-
-/// The encoding that CSV names, if it names one; nothing if the body is no CSV.
-fn charset(headers: &HeaderMap) -> Result<Option<Option<Encoding>>, Problem> {
-    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let mut parts = text.split(';').map(str::trim);
-    if !parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("text/csv")) {
-        return Ok(None);
-    }
-    let named =
-        parts.filter_map(|part| part.split_once('=')).find(|(name, _)| name.eq_ignore_ascii_case("charset"));
-    let Some((_, name)) = named else { return Ok(Some(None)) };
-    let known = Encoding::named(name.trim_matches('"'));
-    known.map(|known| Some(Some(known))).ok_or_else(|| {
-        let detail = format!("the body is `{}`", text.chars().take(100).collect::<String>());
-        Problem::new(Code::UnsupportedMediaType, detail, unknown_encoding().1)
-    })
-}
-
-fn unknown_encoding() -> Wrong {
-    ("is not an encoding that is read".to_owned(), "utf-8 or latin1; it is found out if left out".to_owned())
-}
-
-fn delimiter(text: &str) -> Result<u8, Wrong> {
-    match text {
-        "," | ";" | "|" | "\t" => Ok(text.as_bytes()[0]),
-        "tab" => Ok(b'\t'),
-        _ => Err((
-            "is not a delimiter".to_owned(),
-            "one of , ; | and tab; it is found out if left out".to_owned(),
-        )),
-    }
 }
 
 /// What lines of a campaign's list are judged by.
@@ -217,10 +163,7 @@ impl Import {
         let mut bytes = 0;
         loop {
             let piece = timeout(self.door.0.patience.stream, body::piece(&mut stream)).await;
-            let piece = piece.map_err(|_| body::too_slow())?.map_err(|problem| {
-                let detail = "the list broke off before its end";
-                Problem { detail: detail.into(), hint: "send the whole list again".into(), ..problem }
-            })?;
+            let piece = piece.map_err(|_| body::too_slow())?.map_err(listing::broken_off)?;
             if self.door.is_closing() {
                 return Err(Problem::shutting_down());
             }
@@ -272,8 +215,9 @@ impl Import {
         for (line, what) in wish.lines.into_iter().zip(became) {
             self.counts[match what {
                 Enlisted::Added => 0,
-                Enlisted::Duplicate => 1,
-                Enlisted::Invalid => 2,
+                Enlisted::Duplicate if line.of.is_ok() => 1,
+                // Also one that stands there already: whoever sends a list is told all that is wrong with it.
+                Enlisted::Duplicate | Enlisted::Invalid => 2,
             }] += 1;
             if let Err(refusal) = line.of
                 && self.problems.len() < PROBLEMS_TOLD
@@ -314,10 +258,6 @@ async fn read(
         (reader, lines, read)
     });
     let (reader, lines, read) = reading.await.map_err(|_| Problem::internal())?;
-    read.map_err(unreadable)?;
+    read.map_err(listing::unreadable)?;
     Ok((reader, lines))
-}
-
-fn unreadable(why: Unreadable) -> Problem {
-    Problem::field("body", format!("line {}: {}", why.line, why.what), why.hint)
 }

@@ -14,6 +14,7 @@ use pombo_kernel::mime;
 use pombo_kernel::request::{self, Request};
 use pombo_kernel::setup::{ChannelSetup, Setup};
 use pombo_kernel::time::Time;
+use pombo_kernel::trace::{self, Context};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -161,6 +162,13 @@ fn repeat(channel: &ChannelSetup, id: &str, to: &str, fingerprint: &[u8; 32]) ->
     half.copy_from_slice(&fingerprint[..16]);
     // The character between cannot stand in a key that a caller of the API chooses.
     Idempotency { key: format!("smtp\u{1f}{}", hex(&digest.finalize())), fingerprint: half }
+}
+
+/// The trace that a mail says it belongs to.
+pub(super) fn trace_of(mail: &[u8]) -> Option<Context> {
+    let (fields, _) = mime::head(mail);
+    let said = |name: &str| fields.iter().find(|field| field.is(name)).map(mime::Field::text);
+    Context::read(&said(trace::PARENT)?, said(trace::STATE).as_deref())
 }
 
 /// Where the mail has been. Whose machine it came from stays between us: that would be told to every recipient.

@@ -304,6 +304,7 @@ fn setup(kind: ChannelKind) -> Setup {
         limits: Limits::default(),
         subscribers: Guard::default(),
         claims: Policy::claims(),
+        alerts: std::sync::Arc::default(),
     }
 }
 

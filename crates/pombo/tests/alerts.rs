@@ -1,0 +1,223 @@
+//! Alerts from the outside: a provider goes down, people are told, and told again when it is back; also while the way to
+//! them is what is down.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod place;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pombo::client::{Client, Payload};
+use pombo_channels::sandbox::{Options, Sandbox};
+use pombo_testbed::Cluster;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use place::{KEY, Place, binary};
+
+/// Takes whatever is posted, and remembers it.
+#[derive(Clone)]
+struct Receiver {
+    address: SocketAddr,
+    heard: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Receiver {
+    async fn start() -> Receiver {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let (address, heard) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<Value>>>::default());
+        let hears = Arc::clone(&heard);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let hears = Arc::clone(&hears);
+                tokio::spawn(async move {
+                    let mut request = Vec::new();
+                    let body = loop {
+                        if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
+                            return;
+                        }
+                        if let Some(body) = body(&request) {
+                            break body;
+                        }
+                    };
+                    hears.lock().unwrap().push(body);
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                    let _ = stream.write_all(answer).await;
+                });
+            }
+        });
+        Receiver { address, heard }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/told", self.address)
+    }
+
+    /// How often it was told what of which rule, so far.
+    fn told(&self) -> BTreeMap<(String, String), usize> {
+        let mut told = BTreeMap::new();
+        for letter in self.heard.lock().unwrap().iter() {
+            let rule = letter["data"]["alert"]["rule"].as_str().unwrap_or_default().to_owned();
+            *told.entry((rule, letter["type"].as_str().unwrap().to_owned())).or_default() += 1;
+        }
+        told
+    }
+
+    /// What it was told, once it was.
+    async fn hears(&self, rule: &str, kind: &str) -> Value {
+        let found = |letter: &&Value| letter["type"] == kind && letter["data"]["alert"]["rule"] == rule;
+        for _ in 0..1_500 {
+            if let Some(letter) = self.heard.lock().unwrap().iter().find(found) {
+                return letter.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("not within 30 s: {kind} of {rule}; it heard {:?}", self.told());
+    }
+}
+
+/// The body of a request that is all there.
+fn body(request: &[u8]) -> Option<Value> {
+    let text = String::from_utf8_lossy(request);
+    let (head, rest) = text.split_once("\r\n\r\n")?;
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    })?;
+    (rest.len() >= length).then(|| serde_json::from_str(&rest[..length]).unwrap())
+}
+
+fn configure(place: &Place, more: &str) {
+    let config = format!(
+        "[server]\npublic_url = \"https://pombo.clinic.example\"\n\
+         [channels.crm]\nkind = \"webhook\"\nallow_private = true\n\
+         [channels.crm.retry]\ndelays = [\"50ms\", \"50ms\", \"50ms\", \"50ms\", \"50ms\", \"50ms\", \"1s\", \"1s\"]\n\
+         [channels.crm.breaker]\nfailures = 3\nlasting = \"0s\"\nfirst_probe = \"300ms\"\nslowest_probe = \"1s\"\n\
+         [channels.hooks]\nkind = \"webhook\"\nallow_private = true\n\
+         [channels.hooks.retry]\ndelays = [\"100ms\", \"100ms\"]\n\
+         [channels.spare]\nkind = \"webhook\"\nallow_private = true\n\
+         [alerts]\nevery = \"200ms\"\n[alerts.breaker_open]\nresolve_after = \"0s\"\n\
+         [alerts.channel_held]\nresolve_after = \"0s\"\nnotify = [\"ops\"]\n\
+         [alerts.dead_letters]\nabove = 2\nresolve_after = \"0s\"\n\
+         [alerts.failure_rate]\nleast = 3\nwindow = \"10s\"\nfor = \"0s\"\nresolve_after = \"0s\"\n{more}"
+    );
+    std::fs::write(place.folder.path().join("pombo.toml"), config).unwrap();
+}
+
+async fn send(client: &Client, to: &str) {
+    let body = json!({"channel": "crm", "to": to, "content": {"body": {"canary": "ana@clinic.example"}}});
+    client.post("/v1/messages", Payload::json(&body)).await.unwrap();
+}
+
+/// What the command line says.
+fn pombo(place: &Place, args: &[&str]) -> String {
+    let mut command = Command::new(binary());
+    command.arg("alerts").args(args).env("POMBO_SERVER", place.url()).env("POMBO_API_KEY", KEY);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+async fn firing(client: &Client) -> usize {
+    client.get("/v1/alerts?state=firing").await.unwrap()["items"].as_array().unwrap().len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ OB-4, fault 61
+async fn a_provider_that_goes_down_is_told_once_acknowledged_and_told_again_when_it_is_back() {
+    let (ops, sandbox) = (Receiver::start().await, place::sink().await);
+    let place = Place::new();
+    configure(&place, &format!("[notices.ops]\nchannel = \"hooks\"\nto = \"{}\"\n", ops.url()));
+    let server = place.start();
+    place.ready().await;
+    let client = place.client();
+    let (address, down) = (sandbox.address, sandbox.url("/ok"));
+    for _ in 0..3 {
+        send(&client, &sandbox.url("/gone")).await;
+    }
+    let letter = ops.hears("dead_letters", "alert.fired").await;
+    let (data, alert) = (&letter["data"], &letter["data"]["alert"]);
+    assert!(data["summary"].as_str().unwrap().starts_with("3 dead letters wait"), "{letter}");
+    assert_eq!((&alert["value"], &alert["severity"]), (&json!(3.0), &json!("warning")));
+    assert_eq!((&alert["samples"][0]["what"], &alert["samples"][0]["count"]), (&json!("gone"), &json!(3)));
+    let id = data["id"].as_str().unwrap();
+    assert_eq!(data["link"], format!("https://pombo.clinic.example/alerts/{id}"));
+    let rate = ops.hears("failure_rate", "alert.fired").await;
+    assert_eq!((&rate["data"]["alert"]["channel"], &rate["data"]["alert"]["of"]), (&json!("crm"), &json!(3)));
+
+    drop(sandbox);
+    for _ in 0..3 {
+        send(&client, &down).await;
+    }
+    let letter = ops.hears("breaker_open", "alert.fired").await;
+    let id = letter["data"]["id"].as_str().unwrap();
+    assert!(pombo(&place, &["ack", id, "--note", "they know"]).contains("is acknowledged"));
+    let shown = pombo(&place, &["show", id]);
+    for words in ["breaker_open", "crm", "they know", "to ops"] {
+        assert!(shown.contains(words), "{shown}");
+    }
+    assert!(pombo(&place, &["list"]).contains(id));
+    assert!(pombo(&place, &["rules"]).contains("failure_rate"));
+
+    // A life later it is still the same alert, and nobody is told of it anew.
+    server.kill();
+    let server = place.start();
+    place.ready().await;
+    let back = Sandbox::start(address, &Options::default()).await.unwrap();
+    let letter = ops.hears("breaker_open", "alert.resolved").await;
+    assert_eq!(letter["data"]["id"], id);
+    assert_eq!(letter["data"]["alert"]["acknowledged"]["note"], "they know");
+    let discard = json!({"filter": {"channel": "crm"}, "note": "a test"});
+    client.post("/v1/dead-letters/discard", Payload::json(&discard)).await.unwrap();
+    ops.hears("dead_letters", "alert.resolved").await;
+    ops.hears("failure_rate", "alert.resolved").await;
+    assert_eq!(firing(&client).await, 0);
+    assert!(ops.told().values().all(|times| *times == 1), "{:?}", ops.told());
+    assert!(!format!("{:?}", ops.heard.lock().unwrap()).contains("canary"), "nobody's data is told");
+    assert!(!place.said().contains("ana@clinic.example"));
+    let events = client.get("/v1/audit?event=alert_acknowledged").await.unwrap();
+    assert_eq!(events["items"].as_array().unwrap().len(), 1, "{events}");
+    drop(back);
+    assert!(server.terminate().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ OB-4, fault 40
+async fn while_the_way_to_people_is_down_the_fallback_gets_the_notice_from_whichever_node() {
+    let (spare, cluster) = (Receiver::start().await, Cluster::own());
+    let database = cluster.database();
+    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
+    let nodes = [Place::new(), Place::new()];
+    for place in &nodes {
+        let notices = format!(
+            "[notices.ops]\nchannel = \"hooks\"\nto = \"http://{closed}/\"\nfallback = \"spare\"\n\
+             [notices.spare]\nchannel = \"spare\"\nto = \"{}\"\n",
+            spare.url()
+        );
+        configure(place, &notices);
+    }
+    let servers = nodes.each_ref().map(|place| place.start_on(database.url()));
+    for place in &nodes {
+        place.ready().await;
+    }
+    let client = nodes[0].client();
+    let hold = json!({"reason": "moving house"});
+    client.post("/v1/channels/crm/hold", Payload::json(&hold)).await.unwrap();
+    let letter = spare.hears("channel_held", "alert.fired").await;
+    assert_eq!(letter["data"]["alert"]["samples"][0]["text"], "moving house");
+    let id = letter["data"]["id"].as_str().unwrap();
+    let notices = client.get(&format!("/v1/alerts/{id}")).await.unwrap()["notices"].clone();
+    assert_eq!(notices[0]["to"], "ops");
+    assert_eq!(notices[0]["passed"][0]["via"], "ops", "{notices}");
+    client.post("/v1/channels/crm/release", Payload::default()).await.unwrap();
+    spare.hears("channel_held", "alert.resolved").await;
+    assert!(spare.told().values().all(|times| *times == 1), "{:?}", spare.told());
+    let dead = client.get("/v1/dead-letters").await.unwrap();
+    assert_eq!(dead["items"], json!([]), "what became of notices is nobody's to decide");
+    for server in servers {
+        assert!(server.terminate().await.success());
+    }
+}

@@ -1,0 +1,2 @@
+-- id
+SELECT tenant, lane, channel, campaign <> '' FROM queue WHERE id = ?1
