@@ -150,7 +150,7 @@ impl Work {
         }
         self.readings.told();
         let waits = facts.queues.iter().any(|queue| queue.past_due > 0);
-        let well = !waits && !news && changes.is_empty() && firing.is_empty() && memory.watches.is_empty();
+        let well = !waits && changes.is_empty() && firing.is_empty() && memory.watches.is_empty();
         self.well = well.then_some((end, now));
         for change in &changes {
             self.carry_out(change, &firing, plan, now).await?;

@@ -381,8 +381,7 @@ impl Postgres {
             || self.firsts.is_empty()
             || self.looked_whole.is_none_or(|then| now < then || now.since(then) >= LOOK_WHOLE);
         let look = if whole { (sql!("look"), Vec::new()) } else { self.ask_known(now) };
-        let found = self.link.pipeline(vec![look, self.ask_changes()])?;
-        let [found, changes] = found.as_slice() else { return Err(reader::unanswered()) };
+        let found = self.link.query(look.0, look.1)?;
         let Some((facts, seats)) = found.split_first() else { return Err(reader::unanswered()) };
         let (clock, version): (Time, i64) = (rows::time(facts, 0)?, rows::get(facts, 1)?);
         if let (Some(keeper), Some(asked)) = (&self.beside.clock, asked) {
@@ -403,7 +402,7 @@ impl Postgres {
                 self.add_queue(row)?;
             }
         }
-        self.learn_changes(changes, now)?;
+        self.learn_changes(rows::some_time(facts, 5)?, now)?;
         self.board.replace_rows(&heads, now);
         let new = heads.iter().any(|(queue, rank, _)| !self.firsts.contains_key(&(*queue, *rank)));
         if whole && self.firsts.len() > heads.len() + EMPTY_SEATS {

@@ -6,13 +6,14 @@ WITH known AS MATERIALIZED (
   WINDOW seats AS (ORDER BY queue, rank)
 )
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, (SELECT version FROM board), (SELECT at FROM expiry ORDER BY at LIMIT 1),
-       (SELECT position FROM audit_tip), EXISTS (SELECT FROM inbox) OR EXISTS (SELECT FROM command)
+       (SELECT position FROM audit_tip), EXISTS (SELECT FROM inbox) OR EXISTS (SELECT FROM command),
+       (SELECT updated_at FROM doc WHERE shelf IN (7, 8) ORDER BY updated_at DESC LIMIT 1)
 UNION ALL
-SELECT known.queue, known.rank::bigint, r.due, NULL, NULL FROM known CROSS JOIN LATERAL (
+SELECT known.queue, known.rank::bigint, r.due, NULL, NULL, NULL FROM known CROSS JOIN LATERAL (
   SELECT due FROM ready WHERE queue = known.queue AND rank = known.rank AND due >= known.first ORDER BY due, key LIMIT 1
 ) r
 UNION ALL
-SELECT r.queue, r.rank::bigint, r.due, NULL, NULL FROM (
+SELECT r.queue, r.rank::bigint, r.due, NULL, NULL, NULL FROM (
   SELECT queue, rank, next_queue, next_rank FROM known
   UNION ALL
   (SELECT -1, 0::smallint, queue, rank FROM known ORDER BY queue, rank LIMIT 1)

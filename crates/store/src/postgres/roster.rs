@@ -204,17 +204,16 @@ impl Postgres {
         Ok(())
     }
 
-    /// Asks which campaigns and lines have changed since the last look.
-    pub(super) fn ask_changes(&self) -> Step {
-        let late = i64::try_from(LATE.millis()).unwrap_or(i64::MAX);
-        let since = self.looked.map_or(i64::MIN, |looked| looked.millis().saturating_sub(late));
-        (sql!("doc_changed"), vec![since.into()])
-    }
-
-    /// Reads those that the board has otherwise.
-    pub(super) fn learn_changes(&mut self, found: &[Row], now: Time) -> Result<(), StoreError> {
+    /// Reads the campaigns and lines that have changed since the last look, if any has by that time, and that the board
+    /// has otherwise.
+    pub(super) fn learn_changes(&mut self, newest: Option<Time>, now: Time) -> Result<(), StoreError> {
+        let since = self.looked.map_or(Time::from_millis(i64::MIN), |looked| looked - LATE);
+        if newest.is_none_or(|newest| newest < since) {
+            return Ok(());
+        }
+        let found = self.link.query(sql!("doc_changed"), vec![since.millis().into()])?;
         let mut changed = BTreeSet::new();
-        for row in found {
+        for row in &found {
             let place = (course_shelf(row, 0)?, rows::name(row, 1)?, rows::text(row, 2)?);
             let version = rows::number::<i32, u32>(row, 3)?;
             if self.docs.known.get(&place) != Some(&version) && !self.docs.held.contains_key(&place) {
