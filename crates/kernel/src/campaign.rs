@@ -363,7 +363,7 @@ impl Campaign {
     }
 
     /// People were listed.
-    pub fn enlisted(&mut self, added: u64, duplicates: u64, invalid: u64) {
+    pub fn enlisted(&mut self, [added, duplicates, invalid]: [u64; 3]) {
         self.roll.recipients += added;
         self.roll.pending += added;
         self.roll.duplicates += duplicates;

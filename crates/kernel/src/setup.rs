@@ -112,6 +112,11 @@ pub enum Destination {
 }
 
 impl Destination {
+    /// One server takes all that goes through the channel.
+    pub fn is_single(&self) -> bool {
+        matches!(self, Destination::Fixed(_) | Destination::Sender { .. })
+    }
+
     /// Whom the message stands or falls with.
     pub fn of(&self, to: &str, content: Option<&Value>) -> Arc<str> {
         let domain = |mailbox: &str| {

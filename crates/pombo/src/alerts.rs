@@ -107,6 +107,7 @@ impl Work {
 
     /// The store cannot be used, so that nothing can be written or handed in: the log is what is left.
     fn in_trouble(&mut self, plan: &Plan, trouble: &StoreError) {
+        self.well = None;
         let since = self.readings.unusable(trouble, self.clock.now());
         let rule = plan.rules.get(&alert::RuleName::StoreUnwritable);
         match rule.filter(|rule| since.seconds() * 1_000.0 > rule.above) {
@@ -129,6 +130,7 @@ impl Work {
         }
         let doc = self.store.doc(Shelf::Cursor, Tenant::default(), MEMORY.to_owned()).await?;
         if self.is_others(doc.as_ref(), plan, now) {
+            self.readings.left_to_others();
             return Ok(());
         }
         let version = doc.as_ref().map_or(0, |doc| doc.version);

@@ -130,11 +130,9 @@ pub(crate) trait Courses: Walls + Core {
             return Ok(Err(NotDone::Refused(refused)));
         }
         let became = self.insert_recipients(tenant, name, campaign.next_number(), &wish.lines)?;
-        let count = |what| became.iter().filter(|it| **it == what).count() as u64;
-        let (added, duplicates, invalid) =
-            (count(Enlisted::Added), count(Enlisted::Duplicate), count(Enlisted::Invalid));
-        campaign.enlisted(added, duplicates, invalid);
-        self.record(roster::listed(name, tenant, &campaign, [added, duplicates, invalid], &wish.by, now));
+        let counts = roster::counted(&wish.lines, &became);
+        campaign.enlisted(counts);
+        self.record(roster::listed(name, tenant, &campaign, counts, &wish.by, now));
         self.put_campaign(doc, name, campaign, now)?;
         Ok(Ok(became))
     }

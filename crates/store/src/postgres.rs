@@ -140,6 +140,8 @@ pub struct Postgres {
     writes: Writes,
     leases: HashMap<NodeId, Time>,
     guard: Guard,
+    /// What the next group has to have of the blocks before any document.
+    guard_first: Guard,
     /// The version of the blocks that the board has.
     version: i64,
     /// The group changes blocks.
@@ -215,6 +217,7 @@ impl Postgres {
             writes: Writes::default(),
             leases: HashMap::new(),
             guard: Guard::None,
+            guard_first: Guard::None,
             version: -1,
             moved: false,
             flows: HashSet::new(),

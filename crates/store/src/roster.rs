@@ -133,6 +133,17 @@ pub(crate) fn turned(id: &str, tenant: &Tenant, campaign: &Campaign, turn: &Turn
     record(event, tenant, campaign, &by, &detail, at)
 }
 
+/// How many lines were added to a list, repeated somebody, and name nobody who can be written to. One of the last that
+/// was there already counts for nothing.
+pub(crate) fn counted(lines: &[Listed], became: &[Enlisted]) -> [u64; 3] {
+    [Enlisted::Added, Enlisted::Duplicate, Enlisted::Invalid].map(|what| {
+        let counts = |(listed, it): &(&Listed, &Enlisted)| {
+            **it == what && (listed.of.is_ok() || what == Enlisted::Invalid)
+        };
+        lines.iter().zip(became).filter(counts).count() as u64
+    })
+}
+
 /// So many lines were added to a list, so many repeated somebody, and by so many nobody can be written to.
 pub(crate) fn listed(
     id: &CampaignName,

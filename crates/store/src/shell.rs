@@ -204,8 +204,13 @@ impl<C: Core> Shell<C> {
 
     /// Whoever calls it has the store look at what others wrote.
     pub fn nudger(&self) -> impl Fn() + Send + Sync + 'static {
-        let jobs = self.jobs.clone();
-        move || drop(jobs.send(Job::Nudge))
+        let (jobs, waiting) = (self.jobs.clone(), self.meter.jobs_waiting.clone());
+        move || {
+            waiting.inc();
+            if jobs.send(Job::Nudge).is_err() {
+                waiting.dec();
+            }
+        }
     }
 
     /// What the store measures, whichever handle is asked.

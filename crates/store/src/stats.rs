@@ -10,6 +10,7 @@ use pombo_kernel::kpi::Sums;
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{FailureReason, Message, QueueName};
 use pombo_kernel::name::{ChannelName, LaneName, Tenant};
+use pombo_kernel::setup::NOTICES;
 use pombo_kernel::time::{Span, Time};
 
 use crate::Settlement;
@@ -386,13 +387,18 @@ impl Sheet {
         });
         let all = plain.chain([waiting]).chain(listed).chain(rest);
         let (tenant, channel) = (self.tenant, self.channel);
-        all.filter(|(_, _, sum)| *sum != Sum::default()).map(move |(what, detail, sum)| Entry {
-            tenant: tenant.clone(),
-            channel: Some(channel.clone()),
-            what,
-            detail,
-            sum,
-        })
+        // What Pombo tells people of itself is nobody's message: it waits, and that it was tried is a sign of life.
+        let is_own = self.lane.as_str() == NOTICES;
+        let counts = move |what| !is_own || matches!(what, Counted::Waiting | Counted::Attempts);
+        all.filter(move |(what, _, sum)| *sum != Sum::default() && counts(*what)).map(
+            move |(what, detail, sum)| Entry {
+                tenant: tenant.clone(),
+                channel: Some(channel.clone()),
+                what,
+                detail,
+                sum,
+            },
+        )
     }
 }
 

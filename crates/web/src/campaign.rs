@@ -223,8 +223,9 @@ impl CampaignView {
         match &campaign.state {
             State::Draft | State::Running { .. } => {}
             State::Scheduled { start_at: at } => start_at = Some(*at),
-            State::Paused { reason: why, note: said, .. } => {
+            State::Paused { reason: why, note: said, start_at: at, .. } => {
                 (reason, note) = (Some(*why), Some(said.clone()).filter(|said| !said.is_empty()));
+                start_at = *at;
             }
             State::Completed { finished_at } | State::Cancelled { finished_at, .. } => {
                 finished = Some(*finished_at);

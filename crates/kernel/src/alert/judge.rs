@@ -33,6 +33,8 @@ pub struct Blocked {
     pub tenant: Tenant,
     pub channel: ChannelName,
     pub destination: Option<String>,
+    /// Nothing else goes through the channel either: the block is the channel's, or that of its only destination.
+    pub is_whole: bool,
     pub kind: BlockKind,
     pub reason: String,
     pub since: Time,
@@ -213,7 +215,7 @@ impl Judge<'_> {
     }
 
     fn is_blocked(&self, channel: &ChannelName) -> bool {
-        self.facts.blocks.iter().any(|block| block.channel == *channel)
+        self.facts.blocks.iter().any(|block| block.is_whole && block.channel == *channel)
     }
 
     /// How long it took at most of late, or takes whoever has waited longest. What waits behind a block has an alert of

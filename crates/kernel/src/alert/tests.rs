@@ -72,6 +72,7 @@ impl World {
             tenant: Tenant::default(),
             channel: self::channel(),
             destination: None,
+            is_whole: true,
             kind,
             reason: "401 from the provider".to_owned(),
             since: now,
@@ -444,6 +445,31 @@ fn one_earlier_outage_does_not_make_the_next_one_usual() {
     let rules = BTreeMap::from([(RuleName::Anomaly, world.rule)]);
     let seen = judge(&rules, &facts, &world.meter, T0);
     assert!(seen[0].value > 20.0, "{seen:?}");
+}
+
+#[test] // REQ OB-4
+fn a_block_in_front_of_one_destination_among_many_does_not_hide_that_nothing_goes() {
+    let rule = Rule::usual(RuleName::NoScheduling);
+    let judged = |is_whole| {
+        let queue = Queue {
+            tenant: Tenant::default(),
+            channel: channel(),
+            past_due: 30,
+            oldest_due: Some(T0 - Span::from_mins(30)),
+        };
+        let block = Blocked {
+            tenant: Tenant::default(),
+            channel: channel(),
+            destination: Some("gone.example".to_owned()),
+            is_whole,
+            kind: BlockKind::Breaker,
+            reason: String::new(),
+            since: T0,
+        };
+        let facts = Facts { queues: vec![queue], blocks: vec![block], ..Facts::default() };
+        judge(&BTreeMap::from([(rule.name, rule.clone())]), &facts, &Meter::default(), T0).len()
+    };
+    assert_eq!((judged(false), judged(true)), (1, 0));
 }
 
 mod metering {

@@ -11,7 +11,7 @@ fn campaign(recipients: u64) -> Campaign {
     let text = r#"{"name": "Retorno", "channel": "whatsapp", "lane": "bulk", "template": "retorno", "template_version": 3,
         "created_at": "2026-05-01T12:00:00Z", "created_by": "key_1", "state": "draft", "max_failure_rate": 0.5}"#;
     let mut campaign: Campaign = serde_json::from_str(text).unwrap();
-    campaign.enlisted(recipients, 0, 0);
+    campaign.enlisted([recipients, 0, 0]);
     campaign
 }
 

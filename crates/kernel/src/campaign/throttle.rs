@@ -37,6 +37,8 @@ const FLOOR_SECONDS: u64 = 3;
 /// A day.
 const CEILING_SECONDS: u64 = 86_400;
 const DEFAULT: Throttle = Throttle { min: Span::from_secs(15), max: Span::from_secs(25) };
+/// Between the two where one of them is left out: a line that writes too evenly is soon blocked.
+const ROOM: Span = Span::from_secs(10);
 /// What a send itself is taken to need.
 pub(super) const SEND: Span = Span::from_secs(2);
 const SHORTEST_RUN: Span = Span::from_secs(120);
@@ -65,7 +67,7 @@ impl From<Throttle> for Seconds {
 }
 
 impl Throttle {
-    /// In seconds. What is not given is 15 and 25, or whatever the other asks for if that is beyond it.
+    /// In seconds. What is not given is 15 or 25, or ten seconds from the other where that is beyond it.
     pub fn new(min: Option<f64>, max: Option<f64>) -> Result<Throttle, BadThrottle> {
         let (floor, ceiling) = (Span::from_secs(FLOOR_SECONDS), Span::from_secs(CEILING_SECONDS));
         let span = |seconds: f64| {
@@ -74,8 +76,12 @@ impl Throttle {
         };
         let (min, max) = match (min.map(span), max.map(span)) {
             (Some(min), Some(max)) => (min, max),
-            (Some(min), None) => (min, DEFAULT.max.max(min)),
-            (None, Some(max)) => (DEFAULT.min.min(max), max),
+            (Some(min), None) if min < DEFAULT.max => (min, DEFAULT.max),
+            (Some(min), None) => (min, min + ROOM),
+            (None, Some(max)) if max > DEFAULT.min || max < floor => (DEFAULT.min.min(max), max),
+            (None, Some(max)) => {
+                (Span::from_millis(max.millis().saturating_sub(ROOM.millis())).max(floor), max)
+            }
             (None, None) => (DEFAULT.min, DEFAULT.max),
         };
         match () {
@@ -155,14 +161,18 @@ mod tests {
         assert_eq!(new(Some(f64::NAN), None), Err(BadThrottle::TooFast));
         assert_eq!(new(Some(20.0), Some(10.0)), Err(BadThrottle::Reversed));
         assert_eq!(new(None, Some(f64::INFINITY)), Err(BadThrottle::TooSlow));
-        assert_eq!(
-            new(Some(40.0), None).map(|it| (it.min, it.max)),
-            Ok((Span::from_secs(40), Span::from_secs(40)))
-        );
-        assert_eq!(
-            new(None, Some(5.0)).map(|it| (it.min, it.max)),
-            Ok((Span::from_secs(5), Span::from_secs(5)))
-        );
+        assert_eq!(new(None, Some(2.0)), Err(BadThrottle::TooFast));
+    }
+
+    #[test] // REQ BK-1
+    fn whoever_gives_one_of_the_two_still_writes_unevenly() {
+        let seconds =
+            |min, max| Throttle::new(min, max).map(|it| (it.min.millis() / 1_000, it.max.millis() / 1_000));
+        assert_eq!(seconds(Some(5.0), None), Ok((5, 25)));
+        assert_eq!(seconds(Some(30.0), None), Ok((30, 40)));
+        assert_eq!(seconds(None, Some(40.0)), Ok((15, 40)));
+        assert_eq!(seconds(None, Some(14.0)), Ok((4, 14)));
+        assert_eq!(seconds(None, Some(5.0)), Ok((3, 5)));
     }
 
     #[test] // REQ BK-1

@@ -32,12 +32,19 @@ pub(super) struct Readings {
     store: Arc<dyn Store>,
     place: Option<Home>,
     /// Since when the store cannot be used, and why.
-    unusable: Option<(Time, String)>,
+    unusable: Option<Trouble>,
     /// How long it could not be used, until somebody was told.
     outage: Option<(Span, String)>,
     claims: Option<(Time, Vec<Claims>)>,
     /// By the hour in which it was asked for.
     usual: Option<(i64, Vec<Usual>, usize)>,
+}
+
+/// The store could not be used, from one look to another: how it was between looks nobody knows.
+struct Trouble {
+    since: Time,
+    last: Time,
+    why: String,
 }
 
 impl Readings {
@@ -47,8 +54,15 @@ impl Readings {
 
     /// The store cannot be used; for how long by now.
     pub(super) fn unusable(&mut self, trouble: &StoreError, now: Time) -> Span {
-        let (since, _) = self.unusable.get_or_insert_with(|| (now, trouble.to_string()));
-        now.since(*since)
+        let fresh = || Trouble { since: now, last: now, why: trouble.to_string() };
+        let known = self.unusable.get_or_insert_with(fresh);
+        known.last = now;
+        now.since(known.since)
+    }
+
+    /// Somebody else looks, and tells of what there was.
+    pub(super) fn left_to_others(&mut self) {
+        self.unusable = None;
     }
 
     /// What was seen last is written down.
@@ -76,8 +90,8 @@ impl Readings {
     ) -> Result<Facts, StoreError> {
         let rules = &setup.alerts.rules;
         let wants = |name| rules.contains_key(&name);
-        if let Some((since, why)) = self.unusable.take() {
-            self.outage = Some((now.since(since), why));
+        if let Some(Trouble { since, last, why }) = self.unusable.take() {
+            self.outage = Some((last.since(since), why));
         }
         let mut facts = Facts {
             queues: self.queues(now).await?,
@@ -135,6 +149,7 @@ impl Readings {
             (block.kind != BlockKind::Pause).then(|| Blocked {
                 tenant: channel.tenant.clone(),
                 channel: place.channel,
+                is_whole: place.destination.is_none() || channel.destination.is_single(),
                 destination: place.destination.map(|destination| destination.to_string()),
                 kind: block.kind,
                 reason: block.reason,

@@ -1,5 +1,6 @@
 //! `pombo doctor`: looks at everything that a server needs, and says what to do.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -13,7 +14,7 @@ use super::operations::word;
 use super::out::{self, Paint};
 use super::place::PlaceArgs;
 use super::{ConfigArgs, Shared, Trouble, store, wait_for};
-use crate::client::{Client, ClientError, Payload};
+use crate::client::{Client, ClientError, DEFAULT_SERVER, Payload};
 use crate::clock::SystemClock;
 use crate::config::{Config, Environment, Needs};
 use crate::doctor::{self, Finding, Status};
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &Doctor, shared: &Shared) -> Result<(), Trouble> {
         look_at_store(home, &mut findings, &mut files);
     }
     findings.push(doctor::permissions(&files));
-    let answered = wait_for_server(shared, &mut findings)?;
+    let answered = wait_for_server(&address(shared, config.as_ref()), &mut findings)?;
     if let Some(config) = &config {
         doors(config, answered, &mut findings);
     }
@@ -141,10 +142,22 @@ fn existing(folder: &Path) -> &Path {
     above.find(|it| it.is_dir()).unwrap_or(Path::new("."))
 }
 
+/// Where the server is: as it was named, else where the configuration has it listen.
+fn address(shared: &Shared, config: Option<&Config>) -> String {
+    let Some(config) = config.filter(|_| shared.server == DEFAULT_SERVER) else {
+        return shared.server.clone();
+    };
+    let mut listen = config.server.listen;
+    if listen.ip().is_unspecified() {
+        listen.set_ip(if listen.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+    }
+    format!("http://{listen}")
+}
+
 /// Asks the server how it is, if there is one; whether one answered.
-fn wait_for_server(shared: &Shared, findings: &mut Vec<Finding>) -> Result<bool, Trouble> {
+fn wait_for_server(server_at: &str, findings: &mut Vec<Finding>) -> Result<bool, Trouble> {
     let key = std::env::var("POMBO_API_KEY").ok().filter(|key| !key.is_empty());
-    let client = Client::new(&shared.server, key.as_deref())?;
+    let client = Client::new(server_at, key.as_deref())?;
     let mut answered = false;
     wait_for(async {
         answered = server(&client, findings).await;

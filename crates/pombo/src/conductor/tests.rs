@@ -303,7 +303,7 @@ async fn a_campaign_that_cannot_be_sent_as_it_is_stops_with_words() {
 #[tokio::test]
 async fn a_campaign_that_counts_on_people_whom_its_list_does_not_have_stops_with_words() {
     let bench = Bench::started(2).await;
-    bench.change(|campaign| campaign.enlisted(3, 0, 0)).await;
+    bench.change(|campaign| campaign.enlisted([3, 0, 0])).await;
     bench.rounds().await;
     assert_eq!(bench.campaign().await.state.name(), StateName::Running);
     assert_eq!(bench.campaign().await.roll.queued, 2);

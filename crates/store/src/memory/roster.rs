@@ -188,9 +188,8 @@ impl Model {
             became.push(what);
             number += 1;
         }
-        let count = |what| became.iter().filter(|it| **it == what).count() as u64;
-        let counts = [count(Enlisted::Added), count(Enlisted::Duplicate), count(Enlisted::Invalid)];
-        campaign.enlisted(counts[0], counts[1], counts[2]);
+        let counts = roster::counted(&wish.lines, &became);
+        campaign.enlisted(counts);
         self.records.push(roster::listed(&wish.campaign, &wish.tenant, &campaign, counts, &wish.by, now));
         self.put_campaign(&wish.tenant, &wish.campaign, &campaign, now);
         Ok(became)

@@ -12,6 +12,7 @@ use pombo_kernel::name::{CampaignName, Tenant};
 use pombo_kernel::time::{Span, Time};
 
 use super::link::{Row, Step, Value};
+use super::walls::Guard;
 use super::{Postgres, rows, shelf, sql};
 use crate::StoreError;
 use crate::courses::{Courses, Placed};
@@ -49,6 +50,11 @@ impl Docs {
         self.held.clear();
         self.changed.clear();
         self.marks.clear();
+    }
+
+    /// Whether the group has none of them yet.
+    pub(super) fn has_none(&self) -> bool {
+        self.held.is_empty()
     }
 
     /// Whether something is changed that others would like to know.
@@ -178,7 +184,11 @@ impl Postgres {
         match self.docs.held.last_key_value() {
             Some((last, _)) if last > first => return self.try_docs(places, now),
             Some(_) => {}
-            None => places.append(&mut self.docs.wanted),
+            None => {
+                places.append(&mut self.docs.wanted);
+                let guard = std::mem::replace(&mut self.guard_first, Guard::None);
+                self.guard_blocks(guard, now)?;
+            }
         }
         for row in &self.ask_one(sql!("doc_lock"), arrays(&places))? {
             let (place, doc) = placed(row)?;

@@ -34,11 +34,20 @@ const ELSEWHERE: Span = Span::from_millis(10);
 
 impl Postgres {
     /// Has the blocks as they are, and keeps them so until the commit.
+    ///
+    /// Blocks come before documents, so that no two groups wait for each other. A group that has documents takes the
+    /// blocks if nobody has to be waited for, or begins anew and in order.
     pub(super) fn guard_blocks(&mut self, guard: Guard, now: Time) -> Result<(), StoreError> {
         if self.guard >= guard {
             return Ok(());
         }
-        let lock = if guard == Guard::Shared { sql!("blocks_shared") } else { sql!("blocks_exclusive") };
+        let in_order = self.docs.has_none();
+        let lock = match (guard == Guard::Shared, in_order) {
+            (true, true) => sql!("blocks_shared"),
+            (false, true) => sql!("blocks_exclusive"),
+            (true, false) => sql!("blocks_try_shared"),
+            (false, false) => sql!("blocks_try_exclusive"),
+        };
         // Two statements: the second sees what was committed while the first had to wait.
         let mut steps = vec![(lock, Vec::new()), (sql!("board_version"), Vec::new())];
         // Whoever looks at blocks is about to claim, most often.
@@ -46,6 +55,15 @@ impl Postgres {
             steps.push((sql!("claim_next"), Vec::new()));
         }
         let found = self.ask(steps)?;
+        if !in_order {
+            let taken = found.first().and_then(|rows| rows.first()).ok_or_else(super::reader::unanswered)?;
+            if !rows::get::<bool>(taken, 0)? {
+                self.guard_first = guard;
+                return Err(StoreError::Again(
+                    "somebody else has the blocks, which come before documents".into(),
+                ));
+            }
+        }
         self.guard = guard;
         let row = found.get(1).and_then(|rows| rows.first()).ok_or_else(super::reader::unanswered)?;
         let version: i64 = rows::get(row, 0)?;

@@ -318,6 +318,37 @@ fn whoever_blocks_and_feeds_does_not_wait_for_whoever_settles_and_blocks() {
 }
 
 #[test]
+fn whoever_feeds_and_claims_does_not_wait_for_whoever_settles_and_blocks() {
+    let (database, mut one, two) = two_nodes();
+    one.run("cmp_a", 3);
+    let taken = one.claim(1).remove(0);
+    let a_document_is_held = Barrier::new(2);
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    together(vec![one, two], |n, node| {
+        without_deadlock(node, |core, attempt| match n {
+            0 => {
+                if attempt == 0 {
+                    a_document_is_held.wait();
+                }
+                core.settle(settlement(&taken, End::Held(Scope::Channel), START), START).map(drop)
+            }
+            _ => {
+                feed_again(core, "cmp_a")?;
+                if attempt == 0 {
+                    a_document_is_held.wait();
+                    while database.ask(waits) == "0" {
+                        std::thread::yield_now();
+                    }
+                }
+                let ask = Ask { node: NodeId(2), lane: Default::default(), max: 10, rates: Arc::default() };
+                core.claim(&ask, START).map(drop)
+            }
+        });
+    });
+    assert_eq!(Node::on(&database, 9).campaign("cmp_a").flight, None);
+}
+
+#[test]
 fn a_campaign_that_another_has_just_now_is_tried_again_in_a_while() {
     let (_database, mut one, mut two) = two_nodes();
     one.run("cmp_a", 3);

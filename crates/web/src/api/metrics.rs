@@ -11,7 +11,7 @@ use pombo_kernel::block::{Block, BlockKind};
 use pombo_kernel::campaign;
 use pombo_kernel::kpi::share;
 use pombo_kernel::name::{ChannelName, LaneName};
-use pombo_kernel::setup::{Destination, Setup};
+use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Span, Time};
 use pombo_store::meter::{Family, Sheet, show};
 use pombo_store::shelf::{Doc, Pick, Shelf, Wanted};
@@ -153,9 +153,7 @@ fn blocked(blocks: &[(Place, Block)], setup: &Setup) -> BTreeMap<ChannelName, Bl
         setup.channels.keys().map(|name| (name.clone(), Blocked::default())).collect();
     for (Place { channel, destination }, block) in blocks {
         let Some(found) = channels.get_mut(channel) else { continue };
-        let single = setup.channels.get(channel).is_some_and(|channel| {
-            matches!(channel.destination, Destination::Fixed(_) | Destination::Sender { .. })
-        });
+        let single = setup.channels.get(channel).is_some_and(|channel| channel.destination.is_single());
         if destination.is_none() || single {
             found.held |= matches!(block.kind, BlockKind::Hold | BlockKind::Operator);
             found.broken |= block.kind == BlockKind::Breaker;

@@ -10,6 +10,7 @@ use http::{HeaderMap, header};
 use pombo_kernel::campaign::Campaign;
 use pombo_kernel::campaign::recipient::Standing;
 use pombo_kernel::classify::in_words;
+use pombo_kernel::delivery::Delivery;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::{FailureReason, State};
@@ -59,6 +60,9 @@ pub(crate) struct RecipientView<'a> {
     /// What went wrong at the last attempt that failed.
     last_error: Option<LastError<'a>>,
     sent_at: Option<Time>,
+    /// How far the provider says that the message has come since it was sent.
+    #[schemars(with = "Option<String>")]
+    delivery: Option<Delivery>,
 }
 
 /// Everybody on a campaign's list, in its order: a page, or all of it as CSV.
@@ -257,7 +261,12 @@ impl Row {
             variables: Members(payload.as_ref()),
             last_error: self.line.as_ref().and_then(|line| line.last_failure.as_ref()).map(LastError::from),
             sent_at: self.sent_at(),
+            delivery: self.delivery(),
         }
+    }
+
+    fn delivery(&self) -> Option<Delivery> {
+        self.line.as_ref().and_then(|line| line.delivery.as_ref()).map(|word| word.state)
     }
 
     /// Why this one was not reached, or not yet, in plain words.
@@ -301,10 +310,7 @@ impl Row {
             inert(&self.reason().unwrap_or_default()).into_owned(),
             self.attempts.map(|attempts| attempts.to_string()).unwrap_or_default(),
             sent.map(|at| at.to_string()).unwrap_or_default(),
-            message_line
-                .and_then(|line| line.delivery.as_ref())
-                .map(|word| word.state.to_string())
-                .unwrap_or_default(),
+            self.delivery().map(|state| state.to_string()).unwrap_or_default(),
             message.map(|id| quoted(&id.to_string()).into_owned()).unwrap_or_default(),
             inert(words.unwrap_or_default()).into_owned(),
         ];

@@ -30,7 +30,7 @@ fn draft(recipients: u64) -> Campaign {
     let place = ("whatsapp".parse().unwrap(), "bulk".parse().unwrap());
     let template = ("retorno".parse().unwrap(), 1);
     let mut campaign = Campaign::new("Retorno".into(), place, template, Actor("key_1".into()), START);
-    campaign.enlisted(recipients, 0, 0);
+    campaign.enlisted([recipients, 0, 0]);
     campaign
 }
 

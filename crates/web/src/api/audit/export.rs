@@ -101,6 +101,8 @@ impl Taking {
     /// The lines of the next blocks; nothing at the end.
     async fn piece(&mut self) -> Result<Option<String>, Problem> {
         let (Some(from), Some(scope)) = (self.next, &self.scope) else { return Ok(None) };
+        // A key that was taken away meanwhile, or is for fewer channels by now, is told no more than that.
+        self.caller = self.door.still_knows(&self.caller).await?;
         let store = self.door.store();
         let blocks = store.chain(from, usize::MAX).await?;
         let mut text = String::new();

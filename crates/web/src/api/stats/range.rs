@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::kpi::{self, Decisions, Family, Kpi, NUMBERS, Period, Sums, Unit, share};
 use pombo_kernel::name::ChannelName;
-use pombo_kernel::setup::{EVENTS, NOTICES, Setup};
+use pombo_kernel::setup::{EVENTS, Setup};
 use pombo_kernel::time::{Span, Time};
 use pombo_kernel::window::Zone;
 use pombo_store::{Counted, Measured};
@@ -370,8 +370,8 @@ impl<'a> Figures<'a> {
         let behind = match &it.channel {
             None => &mut self.claims,
             Some(channel) if self.claim_channels.contains(channel) => &mut self.claims,
-            // What Pombo tells of itself is nobody's message.
-            Some(channel) if [EVENTS, NOTICES].contains(&channel.as_str()) => return,
+            // What Pombo tells of itself is nobody's message. Notices, which go through any channel, are not counted.
+            Some(channel) if channel.as_str() == EVENTS => return,
             Some(_) => &mut self.messages,
         };
         let (asked, until) = (self.asked, self.asked.until);

@@ -150,9 +150,10 @@ impl Import {
 
     /// What a line wishes for. What keeps spreadsheets from computing a cell is no part of it.
     fn wish(&mut self, to: &str, own: Own) -> Result<Wish, String> {
-        let mut entry = if self.is_table { Map::new() } else { own.clone() };
-        for (name, value) in own.into_iter().filter(|_| self.is_table) {
+        let mut entry = Map::new();
+        for (name, value) in own {
             match COLUMNS.iter().position(|known| *known == name) {
+                Some(place) if place < REQUESTED && !self.is_table => drop(entry.insert(name, value)),
                 Some(place) if place < REQUESTED => {
                     // Of a cell with several lines it is the words that count.
                     let text = value.as_str().map(|text| alive(text).replace(char::is_control, " "));
