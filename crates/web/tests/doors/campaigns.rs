@@ -354,6 +354,12 @@ async fn what_makes_no_sense_in_a_state_is_refused_with_what_to_do_instead() {
     listed(&house, &id, 1).await;
     done(&house, &id, "start", &json!({"at": "2030-01-01T08:00:00Z"})).await;
     refused(&id, &["resume", "retry"], "scheduled").await;
+    let paused = done(&house, &id, "pause", &json!({})).await;
+    assert_eq!(
+        (&paused["state"], &paused["start_at"]),
+        (&json!("paused"), &json!("2030-01-01T08:00:00.000Z"))
+    );
+    assert_eq!(done(&house, &id, "resume", &json!({})).await["state"], "scheduled");
     done(&house, &id, "start", &json!({})).await;
     refused(&id, &["start", "schedule", "resume", "retry"], "running").await;
     assert_eq!(house.call("DELETE", &format!("/v1/campaigns/{id}"), "").await.code(), "CAMPAIGN_STATE");

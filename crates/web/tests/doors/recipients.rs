@@ -75,7 +75,7 @@ async fn a_list_is_taken_line_by_line_and_its_bad_lines_are_told_and_kept() {
         json!({
             "number": 1, "line": 2, "to": "Ana@clinica.example", "state": "pending", "reason": null, "message_id": null,
             "variables": {"name": "Ana", "city": "Santos, SP"}, "last_error": null, "sent_at": null, "suppressed": null,
-            "attempts": null,
+            "attempts": null, "delivery": null,
         })
     );
     assert_eq!((&kept[1]["state"], &kept[1]["to"]), (&json!("invalid"), &json!("nobody")));

@@ -160,9 +160,10 @@ async fn a_file_is_read_as_the_list_of_a_campaign_is() {
         assert_eq!(listed(&house, "?recipient=%2B5511987654322").await[0]["reason"], "manual");
     }
     let house = House::new().await;
-    let list = r#"["ana@x.example", {"to": "11987654321"}, {"recipient": "bia@x.example", "reason": "complaint"}, {"to": "x"}]"#;
+    let list = r#"["ana@x.example", {"to": "11987654321"}, {"recipient": "bia@x.example", "reason": "complaint", "nome": "Bia"}, {"to": "x"}]"#;
     let told = import(&house, "application/json", "", list).await.json();
     assert_eq!((&told["added"], &told["refused"]), (&json!(3), &json!(1)), "{told}");
+    assert_eq!(told["passed_over"], json!(["nome"]));
     let both = "email,telefone\nana@x.example,11987654321\n";
     for (query, kind) in [("?to=telefone", "whatsapp"), ("?kind=email", "email")] {
         let house = House::new().await;
