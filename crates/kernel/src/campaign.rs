@@ -347,8 +347,7 @@ impl Campaign {
 
     /// How long this run may take; a run that has not begun, how long it would be allowed to.
     pub fn limits(&self) -> TimeLimits {
-        let waits = matches!(self.state, State::Draft | State::Scheduled { .. });
-        let sends = if waits { self.roll.left() } else { self.run.sends };
+        let sends = if self.has_begun() { self.run.sends } else { self.roll.left() };
         self.throttle.limits(sends.saturating_add(self.run.retries))
     }
 

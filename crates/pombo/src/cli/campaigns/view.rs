@@ -45,7 +45,10 @@ fn state_words(campaign: &Value, now: Time) -> String {
     let note = out::tame(word(campaign, "pause_note"));
     let note = if note.is_empty() { note } else { format!(": {note}") };
     match (word(campaign, "state"), word(campaign, "pause_reason")) {
-        ("paused", "operator") => format!("paused{note}"),
+        ("paused", "operator") => match time(campaign, "start_at") {
+            Some(at) => format!("paused{note}; it was to start {}", when::at(at, now)),
+            None => format!("paused{note}"),
+        },
         ("paused", "cancelling") => "being cancelled".to_owned(),
         ("paused", _) => format!("paused by itself{note}"),
         ("scheduled", _) => match time(campaign, "start_at") {
