@@ -122,6 +122,7 @@ pub fn share(part: u64, whole: u64) -> Option<f64> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "FigureFamily")]
 pub enum Family {
     /// What is sent to people and systems.
     Messages,
@@ -132,6 +133,7 @@ pub enum Family {
 /// Over which time a figure is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "FigurePeriod")]
 pub enum Period {
     Day,
     Week,
@@ -178,6 +180,7 @@ impl Target {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "FigureUnit")]
 pub enum Unit {
     /// A part of a whole, from 0 to 1.
     Share,

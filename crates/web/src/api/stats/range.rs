@@ -195,7 +195,7 @@ struct PointView {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Kpi")]
+#[schemars(rename = "Figure")]
 struct KpiView {
     id: Kpi,
     family: Family,
