@@ -6,7 +6,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use pombo_kernel::classify::Verdict;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::lifecycle::Next;
-use pombo_kernel::message::{Attempt, AttemptFailure, AttemptOutcome, FailureReason, Message, Progress};
+use pombo_kernel::message::{
+    Attempt, AttemptFailure, AttemptOutcome, Body, Draft, FailureReason, Message, Priority, Progress,
+    QueueName,
+};
+use pombo_kernel::name::Tenant;
 use pombo_kernel::reply::Receipt;
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Clock, Span, Time};
@@ -46,6 +50,27 @@ pub(crate) fn model() -> (Arc<dyn Store>, Arc<Hand>) {
 pub(crate) fn configured(text: &str) -> watch::Sender<Arc<Setup>> {
     let config = Config::parse(text, Source::default(), &Environment::default()).unwrap();
     watch::channel(Arc::new(config.setup())).0
+}
+
+/// A message that says nothing, to nobody.
+pub(crate) fn draft(lane: &str, channel: &str) -> Draft {
+    Draft {
+        id: None,
+        queue: QueueName {
+            tenant: Tenant::default(),
+            lane: lane.parse().unwrap(),
+            channel: channel.parse().unwrap(),
+            destination: "a.example".into(),
+            campaign: None,
+        },
+        priority: Priority::default(),
+        send_at: None,
+        expires_at: None,
+        ordering_key: None,
+        idempotency: None,
+        body: Body::default(),
+        blobs: Vec::new(),
+    }
 }
 
 /// Whatever is due in a lane is sent, or has failed for good in that category.

@@ -11,6 +11,7 @@ mod environment;
 mod line;
 #[cfg(test)]
 mod line_tests;
+mod policies;
 mod problem;
 mod section;
 pub mod smtp;
@@ -29,9 +30,8 @@ use pombo_kernel::alert::Plan;
 use pombo_kernel::breaker;
 use pombo_kernel::classify::Rules;
 use pombo_kernel::guard::{Allowed, Guard};
-use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::{ChannelName, LaneName, NoticeName, PolicyName};
-use pombo_kernel::policy::{Delays, Overrides, Policy, Profile};
+use pombo_kernel::policy::{Overrides, Policy, Profile};
 use pombo_kernel::secret::Secret;
 use pombo_kernel::setup::{self, ChannelSetup, Destination, EVENTS, LaneSetup, NOTICES, Setup};
 use pombo_kernel::time::Span;
@@ -45,14 +45,15 @@ pub use self::audit::Audit;
 pub use self::camunda::{Camunda7, Camunda8};
 pub use self::channel::Channel;
 pub use self::environment::{Environment, Needs};
+pub(crate) use self::problem::suggestion;
 pub use self::problem::{Problem, Problems};
-pub(crate) use self::problem::{listed, suggestion};
 pub use self::smtp::Smtp;
 pub use self::traces::Traces;
 
 use self::channel::Common;
 use self::environment::joined;
 use self::line::Hours;
+use self::policies::{check_channel_policies, effective, read_policies};
 use self::section::Reading;
 
 /// A commented file with every key, which is itself a valid configuration.
@@ -609,70 +610,6 @@ fn read_routes(reading: &mut Reading, value: Option<Value>, lanes: &BTreeMap<Lan
     routes
 }
 
-fn read_policies(
-    reading: &mut Reading,
-    value: Option<Value>,
-    profile: Profile,
-) -> BTreeMap<PolicyName, Policy> {
-    let built_in = Policy::BUILT_IN.iter().filter_map(|name| Policy::built_in(name, profile));
-    let mut policies: BTreeMap<_, _> = built_in.map(|policy| (policy.name.clone(), policy)).collect();
-    for (name, table) in sections::<PolicyName>(reading, "policies", value) {
-        let path = format!("policies.{name}");
-        let before = reading.problems.0.len();
-        let changes = channel::read_overrides(reading, &path, table);
-        let base = match policies.get(&name) {
-            Some(policy) => policy.clone(),
-            None => {
-                incomplete(reading, &path, &name, &changes);
-                blank(&name)
-            }
-        };
-        let policy = base.with(&changes);
-        if reading.problems.0.len() == before {
-            check_policy(reading, &path, &policy);
-        }
-        policies.insert(name, policy);
-    }
-    policies
-}
-
-/// A policy of one's own says at least how often and when.
-fn incomplete(reading: &mut Reading, path: &str, name: &PolicyName, changes: &Overrides) {
-    if changes.delays.is_some() || (changes.attempts.is_some() && changes.base.is_some()) {
-        return;
-    }
-    let known = Policy::BUILT_IN;
-    let near = suggestion(name.as_str(), known);
-    let near =
-        if near.starts_with("did you mean") { near } else { format!("built in are {}", listed(known)) };
-    let hint = format!("give `delays`, or `attempts` and `base`; {near}");
-    reading.problems.say(path, "a new policy that is not complete", hint);
-}
-
-fn blank(name: &PolicyName) -> Policy {
-    let day = Span::from_hours(24);
-    Policy {
-        name: name.clone(),
-        attempts: 1,
-        delays: Delays::Listed(Vec::new()),
-        floor: Span::ZERO,
-        cap: day,
-        jitter: 0.0,
-        max_hint: day,
-        expires_after: None,
-    }
-}
-
-fn check_policy(reading: &mut Reading, path: &str, policy: &Policy) {
-    for bad in policy.problems() {
-        let what = match bad.problem.contains("24 h") {
-            true => format!("the whole schedule takes up to {}", policy.longest()),
-            false => "out of bounds".to_owned(),
-        };
-        reading.problems.say(joined(path, bad.field), what, bad.problem);
-    }
-}
-
 fn read_channels(
     reading: &mut Reading,
     value: Option<Value>,
@@ -706,42 +643,6 @@ fn read_events(reading: &mut Reading, value: Option<Value>, folder: &Path) -> Ev
         reading.problems.say(joined("events", &problem.field), problem.reason, problem.hint);
     }
     events
-}
-
-/// The policy that a channel follows, with its own changes; nothing if there is none of that name.
-fn effective(channel: &Channel, policies: &BTreeMap<PolicyName, Policy>) -> Option<Policy> {
-    policies.get(channel.policy()).map(|policy| policy.with(&channel.retry))
-}
-
-fn check_channel_policies(
-    reading: &mut Reading,
-    channels: &BTreeMap<ChannelName, Channel>,
-    policies: &BTreeMap<PolicyName, Policy>,
-) {
-    for (name, channel) in channels {
-        let path = format!("channels.{name}");
-        let Some(policy) = effective(channel, policies) else {
-            let what = format!("there is no policy `{}`", channel.policy());
-            let hint = suggestion(channel.policy(), policies.keys().map(PolicyName::as_str));
-            let hint = format!("{hint}; or add [policies.{}]", channel.policy());
-            reading.problems.say(joined(&path, "policy"), what, hint);
-            continue;
-        };
-        if channel.retry != Overrides::default() {
-            check_policy(reading, &joined(&path, "retry"), &policy);
-        }
-        // The built-in check knows claims by the policy's name; a claims channel may follow another one.
-        let day = Span::from_hours(24);
-        let unchecked = policy.name.as_str() != channel::default_policy(ChannelKind::Tiss);
-        if channel.kind() == ChannelKind::Tiss && unchecked && policy.longest() > day {
-            let what = format!("the whole schedule of `{}` takes up to {}", policy.name, policy.longest());
-            reading.problems.say(
-                joined(&path, "policy"),
-                what,
-                "a claim's whole schedule must fit in 24 h, so that the 48 h deadline leaves time to act",
-            );
-        }
-    }
 }
 
 /// Messages are kept for at least so long, since people ask about last week.

@@ -216,7 +216,7 @@ fn told_gone(record: &Record) -> Option<MessageId> {
 #[cfg(test)]
 mod tests {
 
-    use pombo_kernel::message::{Actor, Body, Idempotency, Priority, QueueName};
+    use pombo_kernel::message::Actor;
     use pombo_kernel::name::ChannelName;
     use pombo_kernel::secret::Secret;
     use pombo_kernel::subscription::Signer;
@@ -225,7 +225,7 @@ mod tests {
     use pombo_store::shelf::{Expect, Shelve};
 
     use super::*;
-    use crate::by_hand::{Hand, configured, model};
+    use crate::by_hand::{Hand, configured, draft, model};
     use crate::follower::{Cursor, LEASE};
 
     struct World {
@@ -271,24 +271,8 @@ mod tests {
         }
 
         async fn accept_in(&self, lane: &str, count: usize) {
-            let draft = |_| Draft {
-                id: None,
-                queue: QueueName {
-                    tenant: Tenant::default(),
-                    lane: lane.parse().unwrap(),
-                    channel: "webhook".parse().unwrap(),
-                    destination: "".into(),
-                    campaign: None,
-                },
-                priority: Priority::default(),
-                send_at: None,
-                expires_at: None,
-                ordering_key: None,
-                idempotency: None::<Idempotency>,
-                body: Body::default(),
-                blobs: Vec::new(),
-            };
-            self.store.accept((0..count).map(draft).collect()).await.unwrap();
+            let drafts = vec![draft(lane, "webhook"); count];
+            self.store.accept(drafts).await.unwrap();
         }
 
         /// How many messages there are for webhooks.

@@ -17,6 +17,7 @@ use pombo_testbed::Cluster;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 use place::{KEY, Place, binary};
 
@@ -25,16 +26,18 @@ use place::{KEY, Place, binary};
 struct Receiver {
     address: SocketAddr,
     heard: Arc<Mutex<Vec<Value>>>,
+    news: Arc<Notify>,
 }
 
 impl Receiver {
     async fn start() -> Receiver {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let (address, heard) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<Value>>>::default());
-        let hears = Arc::clone(&heard);
+        let news = Arc::<Notify>::default();
+        let (hears, tells) = (Arc::clone(&heard), Arc::clone(&news));
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let hears = Arc::clone(&hears);
+                let (hears, tells) = (Arc::clone(&hears), Arc::clone(&tells));
                 tokio::spawn(async move {
                     let mut request = Vec::new();
                     let body = loop {
@@ -46,12 +49,13 @@ impl Receiver {
                         }
                     };
                     hears.lock().unwrap().push(body);
+                    tells.notify_waiters();
                     let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
                     let _ = stream.write_all(answer).await;
                 });
             }
         });
-        Receiver { address, heard }
+        Receiver { address, heard, news }
     }
 
     fn url(&self) -> String {
@@ -71,13 +75,17 @@ impl Receiver {
     /// What it was told, once it was.
     async fn hears(&self, rule: &str, kind: &str) -> Value {
         let found = |letter: &&Value| letter["type"] == kind && letter["data"]["alert"]["rule"] == rule;
-        for _ in 0..1_500 {
-            if let Some(letter) = self.heard.lock().unwrap().iter().find(found) {
-                return letter.clone();
+        let told = async {
+            loop {
+                let news = self.news.notified();
+                if let Some(letter) = self.heard.lock().unwrap().iter().find(found) {
+                    return letter.clone();
+                }
+                news.await;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("not within 30 s: {kind} of {rule}; it heard {:?}", self.told());
+        };
+        let told = tokio::time::timeout(Duration::from_secs(30), told).await;
+        told.unwrap_or_else(|_| panic!("not within 30 s: {kind} of {rule}; it heard {:?}", self.told()))
     }
 }
 

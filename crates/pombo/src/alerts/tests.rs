@@ -2,11 +2,11 @@
 
 use pombo_kernel::alert::{Acknowledged, RuleName, State};
 use pombo_kernel::block::Block;
-use pombo_kernel::message::{Body, Draft, Priority, QueueName};
+use pombo_kernel::message::{Body, Draft};
 use pombo_store::Place;
 
 use super::*;
-use crate::by_hand::{Hand, configured, end_all, model};
+use crate::by_hand::{Hand, configured, draft, end_all, model};
 
 const CONFIG: &str = "[channels.mail]\nkind = \"null\"\n[channels.hook]\nkind = \"null\"\n\
     [notices.ops]\nchannel = \"hook\"\nto = \"ops\"\n\
@@ -38,24 +38,9 @@ impl World {
 
     /// So many messages end.
     async fn end(&self, count: usize, failed: Option<&str>) {
-        let draft = |_| Draft {
-            id: None,
-            queue: QueueName {
-                tenant: Tenant::default(),
-                lane: "default".parse().unwrap(),
-                channel: "mail".parse().unwrap(),
-                destination: "".into(),
-                campaign: None,
-            },
-            priority: Priority::default(),
-            send_at: None,
-            expires_at: None,
-            ordering_key: None,
-            idempotency: None,
-            body: Body { to: "canary@example.net".into(), ..Body::default() },
-            blobs: Vec::new(),
-        };
-        self.store.accept((0..count).map(draft).collect()).await.unwrap();
+        let body = Body { to: "canary@example.net".into(), ..Body::default() };
+        let drafts = vec![Draft { body, ..draft("default", "mail") }; count];
+        self.store.accept(drafts).await.unwrap();
         assert_eq!(end_all(&*self.store, "default", failed, self.clock.now()).await.len(), count);
     }
 

@@ -144,7 +144,7 @@ async fn list(client: &Client, query: &str, shared: &Shared) -> Result<(), Troub
             (false, None) => String::new(),
         };
         let [id, severity, state, since, summary] =
-            ["id", "severity", "state", "first_seen", "summary"].map(|key| word(item, key));
+            ["id", "severity", "state", "first_seen", "summary"].map(|key| out::field(item, key));
         table.row([id, severity, state, since, summary, answered]);
     }
     match table.is_empty() {
@@ -166,10 +166,11 @@ async fn rules(client: &Client, shared: &Shared) -> Result<(), Trouble> {
     for item in &items {
         let number = |key: &str| amount(item, key);
         let told = match item["enabled"].as_bool() {
-            Some(true) => words(item, "notify"),
+            Some(true) => out::fields(item, "notify"),
             _ => "switched off".to_owned(),
         };
-        let [rule, severity, window, hold] = ["rule", "severity", "window", "for"].map(|key| word(item, key));
+        let [rule, severity, window, hold] =
+            ["rule", "severity", "window", "for"].map(|key| out::field(item, key));
         table.row([rule, severity, number("above"), number("resolve_at"), window, hold, told]);
     }
     table.print();
@@ -178,7 +179,7 @@ async fn rules(client: &Client, shared: &Shared) -> Result<(), Trouble> {
 
 fn show(alert: &Value) {
     let paint = Paint::stdout();
-    out::line(paint.bold(&out::tame(&word(alert, "summary"))));
+    out::line(paint.bold(&out::tame(&out::field(alert, "summary"))));
     let of = alert["of"].as_u64().map(|of| format!(" of {of}")).unwrap_or_default();
     let acknowledged = &alert["acknowledged"];
     let silenced = &alert["silenced"];
@@ -187,12 +188,12 @@ fn show(alert: &Value) {
         None => words,
     };
     let rows = [
-        ("id", word(alert, "id")),
-        ("rule", word(alert, "rule")),
-        ("severity", severity(paint, &word(alert, "severity"))),
-        ("state", state(paint, &word(alert, "state"))),
-        ("channel", word(alert, "channel")),
-        ("about", word(alert, "about")),
+        ("id", out::field(alert, "id")),
+        ("rule", out::field(alert, "rule")),
+        ("severity", severity(paint, &out::field(alert, "severity"))),
+        ("state", state(paint, &out::field(alert, "state"))),
+        ("channel", out::field(alert, "channel")),
+        ("about", out::field(alert, "about")),
         (
             "value",
             format!(
@@ -203,39 +204,45 @@ fn show(alert: &Value) {
             ),
         ),
         ("count", format!("{}{of}", alert["count"])),
-        ("window", word(alert, "window")),
-        ("first seen", word(alert, "first_seen")),
-        ("last seen", word(alert, "last_seen")),
-        ("resolved", word(alert, "resolved_at")),
+        ("window", out::field(alert, "window")),
+        ("first seen", out::field(alert, "first_seen")),
+        ("last seen", out::field(alert, "last_seen")),
+        ("resolved", out::field(alert, "resolved_at")),
         (
             "answered",
             match acknowledged["by"].as_str() {
-                Some(by) => said(format!("by {by} at {}", word(acknowledged, "at")), &acknowledged["note"]),
+                Some(by) => {
+                    said(format!("by {by} at {}", out::field(acknowledged, "at")), &acknowledged["note"])
+                }
                 None => String::new(),
             },
         ),
         (
             "silent",
             match silenced["until"].as_str() {
-                Some(until) => said(format!("until {until} by {}", word(silenced, "by")), &silenced["note"]),
+                Some(until) => {
+                    said(format!("until {until} by {}", out::field(silenced, "by")), &silenced["note"])
+                }
                 None => String::new(),
             },
         ),
-        ("link", word(alert, "link")),
+        ("link", out::field(alert, "link")),
     ];
     for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         out::line(format!("{} {value}", paint.dim(&format!("{name:<12}"))));
     }
     for sample in alert["samples"].as_array().into_iter().flatten() {
-        let text = format!("{} ×{} {}", word(sample, "what"), sample["count"], word(sample, "text"));
+        let text =
+            format!("{} ×{} {}", out::field(sample, "what"), sample["count"], out::field(sample, "text"));
         let message = sample["message"].as_str().map(|id| format!(" ({id})")).unwrap_or_default();
         out::line(format!("{} {}{message}", paint.dim("sample      "), out::tame(&text)));
     }
     for notice in alert["notices"].as_array().into_iter().flatten() {
-        let (to, via) = (word(notice, "to"), word(notice, "via"));
+        let (to, via) = (out::field(notice, "to"), out::field(notice, "via"));
         let via = if via.is_empty() || via == to { String::new() } else { format!(" through {via}") };
         let why = notice["why"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
-        let text = format!("{} {} to {to}{via}{why}", word(notice, "created_at"), word(notice, "state"));
+        let text =
+            format!("{} {} to {to}{via}{why}", out::field(notice, "created_at"), out::field(notice, "state"));
         out::line(format!("{} {}", paint.dim("notice      "), out::tame(&text)));
     }
 }
@@ -261,13 +268,4 @@ fn severity(paint: Paint, text: &str) -> String {
 
 fn state(paint: Paint, text: &str) -> String {
     if text.trim_end() == "firing" { paint.red(text) } else { paint.green(text) }
-}
-
-fn word(value: &Value, key: &str) -> String {
-    value[key].as_str().unwrap_or_default().to_owned()
-}
-
-fn words(value: &Value, key: &str) -> String {
-    let list = value[key].as_array().into_iter().flatten().filter_map(Value::as_str);
-    list.collect::<Vec<_>>().join(", ")
 }

@@ -108,7 +108,7 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
         out::line(done);
         let still = document["destinations"].as_array().into_iter().flatten();
         for place in still.filter(|_| path.ends_with("/release")) {
-            let (to, state) = (word(place, "destination"), word(place, "state"));
+            let (to, state) = (out::field(place, "destination"), out::field(place, "state"));
             out::note(format!("`{to}` is still {state} by itself; see `pombo channels list`"));
         }
     }
@@ -141,14 +141,20 @@ fn list(items: &[Value]) {
         .spare([2, 1]);
     let mut hints = Vec::new();
     for item in items {
-        let (name, policy) = (word(item, "name"), word(&item["policy"], "name"));
-        table.row([name.clone(), word(item, "kind"), policy, word(item, "state"), word(item, "reason")]);
+        let (name, policy) = (out::field(item, "name"), out::field(&item["policy"], "name"));
+        table.row([
+            name.clone(),
+            out::field(item, "kind"),
+            policy,
+            out::field(item, "state"),
+            out::field(item, "reason"),
+        ]);
         hints.push((name, told(item)));
         for place in item["destinations"].as_array().into_iter().flatten() {
-            let name = word(place, "destination");
+            let name = out::field(place, "destination");
             let indented = format!("  {name}");
             let none = String::new;
-            table.row([indented, none(), none(), word(place, "state"), word(place, "reason")]);
+            table.row([indented, none(), none(), out::field(place, "state"), out::field(place, "reason")]);
             hints.push((name, told(place)));
         }
     }
@@ -161,8 +167,8 @@ fn list(items: &[Value]) {
 
 /// What to do, since when it is so, and when it is next tried or ends.
 fn told(place: &Value) -> String {
-    let hint = word(place, "hint");
-    let (since, until) = (word(place, "since"), word(place, "until"));
+    let hint = out::field(place, "hint");
+    let (since, until) = (out::field(place, "since"), out::field(place, "until"));
     match (hint.is_empty(), since.is_empty(), until.is_empty()) {
         (true, ..) | (_, true, _) => hint,
         (_, _, true) => format!("{hint} (since {since})"),
@@ -172,8 +178,4 @@ fn told(place: &Value) -> String {
 
 fn state_paint(paint: Paint, text: &str) -> String {
     if text.trim_end() == "ok" { paint.green(text) } else { paint.yellow(text) }
-}
-
-fn word(value: &Value, key: &str) -> String {
-    value[key].as_str().unwrap_or_default().to_owned()
 }

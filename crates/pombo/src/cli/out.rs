@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use serde::Serialize;
+use serde_json::Value;
 
 /// Writes one line to standard output.
 ///
@@ -292,6 +293,17 @@ pub(crate) fn clipped(text: &str, most: usize) -> String {
     }
     let head: String = flat.chars().take(most.saturating_sub(1)).collect();
     format!("{head}…")
+}
+
+/// A text of an answer; empty where there is none.
+pub(crate) fn field(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}
+
+/// Texts of an answer, one after another.
+pub(crate) fn fields(value: &Value, key: &str) -> String {
+    let list = value[key].as_array().into_iter().flatten().filter_map(Value::as_str);
+    list.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -116,7 +116,11 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             } else {
                 out::line(match found {
                     Some(it) => {
-                        format!("suppressed: {} since {}", word(it, "reason"), word(it, "created_at"))
+                        format!(
+                            "suppressed: {} since {}",
+                            out::field(it, "reason"),
+                            out::field(it, "created_at")
+                        )
                     }
                     None => "not on the list".to_owned(),
                 });
@@ -135,7 +139,11 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             if shared.json {
                 out::document(&made);
             } else {
-                out::line(format!("{} is on the list as {}", word(&made, "recipient"), word(&made, "id")));
+                out::line(format!(
+                    "{} is on the list as {}",
+                    out::field(&made, "recipient"),
+                    out::field(&made, "id")
+                ));
             }
             Ok(())
         }
@@ -147,7 +155,7 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
                     .hint("`pombo suppressions list` shows who is"));
             }
             for entry in &found {
-                remove(&client, &word(entry, "id"), shared).await?;
+                remove(&client, &out::field(entry, "id"), shared).await?;
             }
             Ok(())
         }
@@ -202,7 +210,7 @@ async fn list(client: &Client, usual: &Usual, all: bool, shared: &Shared) -> Res
                 true => out::object(it),
                 false => table.row(
                     ["id", "kind", "recipient", "reason", "source", "created_at", "note"]
-                        .map(|name| word(it, name)),
+                        .map(|name| out::field(it, name)),
                 ),
             }
         }
@@ -250,10 +258,12 @@ fn say_refused(shared: &Shared, line: u64, error: &Value) {
         true => {
             out::note(json!({"line": line, "code": error["code"], "reason": error["reason"]}).to_string());
         }
-        false => out::note(format!("line {line}: {} ({})", word(error, "reason"), word(error, "code"))),
+        false => {
+            out::note(format!(
+                "line {line}: {} ({})",
+                out::field(error, "reason"),
+                out::field(error, "code")
+            ));
+        }
     }
-}
-
-fn word(value: &Value, key: &str) -> String {
-    value[key].as_str().unwrap_or_default().to_owned()
 }

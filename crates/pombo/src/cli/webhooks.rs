@@ -111,7 +111,7 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
         Verb::List => return list(&client, shared).await,
         Verb::Create { url, wish } => {
             let made = call(&client, Method::POST, "/v1/webhooks", &wish.document(Some(url))).await?;
-            let done = format!("webhook {} is there", word(&made, "id"));
+            let done = format!("webhook {} is there", out::field(&made, "id"));
             (made, done)
         }
         Verb::Show { id } => {
@@ -149,7 +149,7 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
         }
         Verb::Test { id } => {
             let sent = call(&client, Method::POST, &at(&id, "/test"), &json!({})).await?;
-            let message = word(&sent, "message_id");
+            let message = out::field(&sent, "message_id");
             let done = format!("{message} is on its way; `pombo messages show {message}` says how it went");
             (sent, done)
         }
@@ -192,9 +192,9 @@ async fn list(client: &Client, shared: &Shared) -> Result<(), Trouble> {
                 continue;
             }
             let state = if item["enabled"] == true { "enabled" } else { "disabled" };
-            let (events, channels) = (words(item, "events"), words(item, "channels"));
+            let (events, channels) = (out::fields(item, "events"), out::fields(item, "channels"));
             let channels = if channels.is_empty() { "all".to_owned() } else { channels };
-            table.row([word(item, "id"), word(item, "url"), events, channels, state.to_owned()]);
+            table.row([out::field(item, "id"), out::field(item, "url"), events, channels, state.to_owned()]);
         }
         cursor = page["next_cursor"].as_str().map(str::to_owned);
         if cursor.is_none() {
@@ -215,23 +215,26 @@ fn show(webhook: &Value) {
     let state = match webhook["disabled_reason"].as_str() {
         None => paint.green("enabled"),
         Some(reason) => {
-            format!("{} since {}: {reason}", paint.yellow("disabled"), word(webhook, "disabled_at"))
+            format!("{} since {}: {reason}", paint.yellow("disabled"), out::field(webhook, "disabled_at"))
         }
     };
-    let channels = words(webhook, "channels");
-    let old_secret = match word(webhook, "old_secret_until") {
+    let channels = out::fields(webhook, "channels");
+    let old_secret = match out::field(webhook, "old_secret_until") {
         until if until.is_empty() => until,
         until => format!("signs until {until}"),
     };
     let rows = [
-        ("id", word(webhook, "id")),
-        ("url", word(webhook, "url")),
-        ("description", word(webhook, "description")),
+        ("id", out::field(webhook, "id")),
+        ("url", out::field(webhook, "url")),
+        ("description", out::field(webhook, "description")),
         ("state", state),
-        ("events", words(webhook, "events")),
+        ("events", out::fields(webhook, "events")),
         ("channels", if channels.is_empty() { "all".to_owned() } else { channels }),
         ("old secret", old_secret),
-        ("created", format!("{} by {}", word(webhook, "created_at"), word(webhook, "created_by"))),
+        (
+            "created",
+            format!("{} by {}", out::field(webhook, "created_at"), out::field(webhook, "created_by")),
+        ),
     ];
     for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         out::line(format!("{} {value}", paint.dim(&format!("{name:<12}"))));
@@ -240,13 +243,4 @@ fn show(webhook: &Value) {
 
 fn paint(paint: Paint, text: &str) -> String {
     if text.trim_end() == "enabled" { paint.green(text) } else { paint.yellow(text) }
-}
-
-fn word(value: &Value, key: &str) -> String {
-    value[key].as_str().unwrap_or_default().to_owned()
-}
-
-fn words(value: &Value, key: &str) -> String {
-    let list = value[key].as_array().into_iter().flatten().filter_map(Value::as_str);
-    list.collect::<Vec<_>>().join(", ")
 }

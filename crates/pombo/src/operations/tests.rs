@@ -6,14 +6,14 @@ use pombo_channels::{BoxFuture, Envelope};
 use pombo_kernel::backoff::Wait;
 use pombo_kernel::classify::Verdict;
 use pombo_kernel::lifecycle::Next;
-use pombo_kernel::message::{Attempt, AttemptFailure, AttemptOutcome, Draft, Priority, Progress, QueueName};
+use pombo_kernel::message::{Attempt, AttemptFailure, AttemptOutcome, Draft, Progress};
 use pombo_kernel::operation::{Stage, State as Standing};
 use pombo_kernel::reply::{Fault, FaultKind, Receipt, Reply};
 use pombo_store::audit::Event;
 use pombo_store::{Ask, NodeId, Settlement};
 
 use super::*;
-use crate::by_hand::{Hand, T0, configured, model};
+use crate::by_hand::{self, Hand, T0, configured, model};
 
 struct Bench {
     store: Arc<dyn Store>,
@@ -126,23 +126,7 @@ impl Bench {
 }
 
 fn draft() -> Draft {
-    Draft {
-        id: None,
-        queue: QueueName {
-            tenant: "default".parse().unwrap(),
-            lane: "default".parse().unwrap(),
-            channel: "crm".parse().unwrap(),
-            destination: "a.example".into(),
-            campaign: None,
-        },
-        priority: Priority::default(),
-        send_at: None,
-        expires_at: None,
-        ordering_key: None,
-        idempotency: None,
-        body: Default::default(),
-        blobs: Vec::new(),
-    }
+    by_hand::draft("default", "crm")
 }
 
 fn failure(text: &str) -> AttemptFailure {
