@@ -4,7 +4,7 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -273,7 +273,7 @@ pub(crate) async fn sealed(url: &str) {
 #[derive(Default)]
 pub(crate) struct Trail {
     pub(crate) accepted: usize,
-    /// How often each was sent, which is to be once, and how often somebody took it over.
+    /// How often each was sent, which is to be once, and how often somebody took over an attempt of it.
     pub(crate) sent: HashMap<String, usize>,
     pub(crate) takeovers: HashMap<String, usize>,
     /// How often somebody had it sent again.
@@ -284,19 +284,26 @@ pub(crate) struct Trail {
 fn trail(reader: &mut impl Reading) -> Trail {
     assert_eq!(reader.verify().unwrap().broken, None);
     let mut trail = Trail::default();
+    // Taken over and not judged yet: whoever takes it over again after a second death doubts nothing new.
+    let mut unjudged = HashSet::new();
     let mut from = 0;
     loop {
         let records = reader.audit(from, 10_000).unwrap();
         let Some((last, _)) = records.last() else { return trail };
         from = last + 1;
         for (_, record) in records {
+            let again = match (record.event, record.message) {
+                (Event::TakenOver, Some(message)) => !unjudged.insert(message),
+                (_, Some(message)) => unjudged.remove(&message),
+                (_, None) => false,
+            };
             match record.event {
                 Event::Accepted => trail.accepted += 1,
                 Event::Sent => *trail.sent.entry(record.message.unwrap().to_string()).or_default() += 1,
                 Event::Reprocessed => {
                     *trail.reprocessed.entry(record.message.unwrap().to_string()).or_default() += 1;
                 }
-                Event::TakenOver => {
+                Event::TakenOver if !again => {
                     *trail.takeovers.entry(record.message.unwrap().to_string()).or_default() += 1;
                     *trail.by_moment.entry(record.at).or_default() += 1;
                 }
