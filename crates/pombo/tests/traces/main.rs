@@ -432,7 +432,7 @@ async fn every_decision_is_one_line_with_the_fields_that_billing_systems_know() 
     }
     assert_eq!((&claim[0]["event"], &claim[0]["retryCount"]), (&json!("retry_scheduled"), &json!(1)));
     assert!(claim[0]["backoffMinutes"].as_f64().is_some_and(|minutes| minutes < 0.01), "{}", claim[0]);
-    let next: pombo_kernel::time::Time = claim[0]["nextRetryTime"].as_str().unwrap().parse().unwrap();
+    let next: Time = claim[0]["nextRetryTime"].as_str().unwrap().parse().unwrap();
     let at: Time = claim[0]["timestamp"].as_str().unwrap().parse().unwrap();
     assert!(next.since(at).millis() < 1_000, "{}", claim[0]);
     assert_eq!((&claim[1]["event"], &claim[1]["retryCount"]), (&json!("max_retries_exceeded"), &json!(1)));
