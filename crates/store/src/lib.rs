@@ -30,7 +30,7 @@ pub mod transition;
 mod walls;
 
 pub use pause::Pause;
-pub use stats::{Backlog, Counted, Measured, StatsWanted, Tally};
+pub use stats::{Backlog, By, Counted, Measured, StatsWanted, Tally};
 pub use traffic::Rates;
 
 use std::fmt;
@@ -461,7 +461,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Counts of all time.
     fn tallies(&self) -> Answer<'_, Vec<Tally>>;
 
-    /// What was counted in some hours, by hour, tenant, channel, what and detail.
+    /// What was counted in some hours, by hour or piece, tenant, channel, what and detail.
     fn stats(&self, wanted: StatsWanted) -> Answer<'_, Vec<Measured>>;
 
     /// How much waits by now, by tenant, lane and channel. What it costs does not grow with what waits.

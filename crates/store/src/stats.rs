@@ -162,6 +162,17 @@ pub struct StatsWanted {
     pub tenant: Option<Tenant>,
     pub since: Time,
     pub until: Time,
+    pub by: By,
+}
+
+/// How hours are told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Each of its own.
+    Hour,
+    /// Added up from cut to cut, so that a long time costs no more to tell than a short one. An hour belongs to the last
+    /// cut that is not after its start.
+    Piece(Vec<Time>),
 }
 
 const HOUR_MS: i64 = 3_600_000;
@@ -169,9 +180,24 @@ const HOUR_MS: i64 = 3_600_000;
 impl StatsWanted {
     /// The first hour and the one after the last.
     pub(crate) fn hours(&self) -> (i64, i64) {
-        let end = Time::from_millis(self.until.millis().saturating_add(HOUR_MS - 1)).hour();
-        (self.since.hour().max(1), end)
+        (self.since.hour().max(1), first_from(self.until))
     }
+
+    /// The first hour of each piece, in order, if hours are added up. There is at least one.
+    pub(crate) fn pieces(&self) -> Option<Vec<i64>> {
+        let By::Piece(cuts) = &self.by else { return None };
+        let (from, until) = self.hours();
+        let cuts = cuts.iter().map(|cut| first_from(*cut)).filter(|hour| (from + 1..until).contains(hour));
+        let mut pieces: Vec<i64> = cuts.chain([from]).collect();
+        pieces.sort_unstable();
+        pieces.dedup();
+        Some(pieces)
+    }
+}
+
+/// The first hour that begins at that time or after it.
+fn first_from(at: Time) -> i64 {
+    Time::from_millis(at.millis().saturating_add(HOUR_MS - 1)).hour()
 }
 
 /// When an hour began.
@@ -179,10 +205,10 @@ pub(crate) fn start_of(hour: i64) -> Time {
     Time::from_millis(hour.saturating_mul(HOUR_MS))
 }
 
-/// What was counted in one hour.
+/// What was counted in one hour, or one piece of the time that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Measured {
-    /// Its start.
+    /// Its start, or that of the piece's first.
     pub hour: Time,
     pub tenant: Tenant,
     /// None of what concerns no channel.

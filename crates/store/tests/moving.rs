@@ -34,8 +34,8 @@ use pombo_store::roster::Recipient;
 use pombo_store::shelf::{Doc, Expect, Leaf, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    Accepted, Ask, Backlog, Claimed, Filter, Line, Measured, NodeId, Pause, Place, Repeat, Reported, Settled,
-    StatsWanted, Story, Tally, TemplateVersion,
+    Accepted, Ask, Backlog, By, Claimed, Filter, Line, Measured, NodeId, Pause, Place, Repeat, Reported,
+    Settled, StatsWanted, Story, Tally, TemplateVersion,
 };
 use pombo_testbed::{Cluster, Database, Pooler};
 use world::{End, START, draft, folder, in_order, later, mins, once, queue, secs, settlement, to, until};
@@ -290,7 +290,7 @@ fn portrait(core: &impl Core) -> Portrait {
             tallies
         },
         stats: {
-            let every = StatsWanted { tenant: None, since: Time::default(), until: Time::MAX };
+            let every = StatsWanted { tenant: None, since: Time::default(), until: Time::MAX, by: By::Hour };
             reader.stats(&every).unwrap()
         },
         backlog: reader.backlog(START + mins(60)).unwrap(),

@@ -18,7 +18,7 @@ use pombo_store::home::Home;
 use pombo_store::roster::{self, Enlist, Enlisted};
 use pombo_store::shelf::{Doc, Expect, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::sqlite::Sqlite;
-use pombo_store::{Ask, Counted, Filter, Measured, NodeId, StatsWanted};
+use pombo_store::{Ask, By, Counted, Filter, Measured, NodeId, StatsWanted};
 
 /// Written by schema 1: one message sent, one failed, one cancelled, one retrying, one waiting, one being sent when
 /// the process died, and two in an order.
@@ -273,7 +273,7 @@ fn what_waited_in_earlier_schemas_is_counted_when_they_are_opened() {
         assert_eq!(counted, waits);
         assert!(waits.values().sum::<u64>() > 4, "{waits:?}");
         // What was counted by the hour still is, and goes on with details.
-        let every = StatsWanted { tenant: None, since: Time::default(), until: Time::MAX };
+        let every = StatsWanted { tenant: None, since: Time::default(), until: Time::MAX, by: By::Hour };
         let before = reader.stats(&every).unwrap();
         let accepted = |counted: &[Measured]| -> i64 {
             counted.iter().filter(|it| it.what == Counted::Accepted).map(|it| it.count).sum()

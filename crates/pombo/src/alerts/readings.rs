@@ -13,7 +13,7 @@ use pombo_kernel::time::{Span, Time};
 use pombo_store::home::Home;
 use pombo_store::shelf::{Pick, Shelf, Wanted};
 use pombo_store::stats::WITHIN;
-use pombo_store::{Counted, Measured, StatsWanted, Store, StoreError, anchor};
+use pombo_store::{By, Counted, Measured, StatsWanted, Store, StoreError, anchor};
 
 /// Causes of dead letters that are looked at, the largest first.
 const CAUSES: usize = 500;
@@ -73,8 +73,12 @@ impl Readings {
     /// Takes in what was counted; whether anything was.
     pub(super) async fn count(&self, meter: &mut Meter, plan: &Plan, now: Time) -> Result<bool, StoreError> {
         let window = plan.window();
-        let wanted =
-            StatsWanted { tenant: None, since: meter.since(window, now), until: now + Span::from_millis(1) };
+        let wanted = StatsWanted {
+            tenant: None,
+            since: meter.since(window, now),
+            until: now + Span::from_millis(1),
+            by: By::Hour,
+        };
         let counts = self.store.stats(wanted).await?;
         let wants = |name| plan.rules.contains_key(&name);
         let counts = counts.into_iter().filter_map(|it| counted(it, &wants));
@@ -235,7 +239,7 @@ impl Readings {
             return Ok((usual.clone(), *hours));
         }
         let since = now - Span::from_hours(24 * USUAL_DAYS + 1);
-        let wanted = StatsWanted { tenant: None, since, until: now - HOUR };
+        let wanted = StatsWanted { tenant: None, since, until: now - HOUR, by: By::Hour };
         let past = self.store.stats(wanted).await?;
         let Some(first) = past.iter().map(|it| it.hour.hour()).min() else { return Ok((Vec::new(), 0)) };
         let days = (1..=i64::try_from(USUAL_DAYS).unwrap_or_default()).map(|day| now.hour() - 24 * day);

@@ -1,5 +1,6 @@
 //! Reading the model: always its last committed state.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use pombo_kernel::attachment::Digest;
@@ -161,7 +162,15 @@ impl Reading for MemoryReader {
                 sum: sum.ms,
             })
         });
-        Ok(measured.collect())
+        let Some(pieces) = wanted.pieces() else { return Ok(measured.collect()) };
+        let mut summed: BTreeMap<Measured, (i64, i64)> = BTreeMap::new();
+        for it in measured {
+            let place = pieces.partition_point(|first| *first <= it.hour.hour()).saturating_sub(1);
+            let piece = Measured { hour: stats::start_of(pieces[place]), count: 0, sum: 0, ..it.clone() };
+            let (count, sum) = summed.entry(piece).or_default();
+            (*count, *sum) = (*count + it.count, *sum + it.sum);
+        }
+        Ok(summed.into_iter().map(|(piece, (count, sum))| Measured { count, sum, ..piece }).collect())
     }
 
     fn backlog(&mut self, now: Time) -> Result<Vec<Backlog>, StoreError> {

@@ -58,9 +58,16 @@ pub(super) fn tally(row: &Row) -> Result<Option<Tally>, StoreError> {
 
 pub(super) fn hours(wanted: &StatsWanted) -> Step {
     let (from, until) = wanted.hours();
-    let [from, until] = [from, until].map(|hour| i32::try_from(hour).unwrap_or(i32::MAX));
+    let small = |hour| i32::try_from(hour).unwrap_or(i32::MAX);
     let whose = wanted.tenant.as_ref().map(|tenant| tenant.as_str().to_owned());
-    (sql!("tally_hours"), vec![from.into(), until.into(), whose.into()])
+    let range = vec![small(from).into(), small(until).into(), whose.into()];
+    match wanted.pieces() {
+        None => (sql!("tally_hours"), range),
+        Some(pieces) => {
+            let pieces: Vec<i32> = pieces.into_iter().map(small).collect();
+            (sql!("tally_pieces"), range.into_iter().chain([pieces.into()]).collect())
+        }
+    }
 }
 
 pub(super) fn measured(row: &Row) -> Result<Option<Measured>, StoreError> {

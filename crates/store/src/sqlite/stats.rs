@@ -66,7 +66,15 @@ pub(super) fn hours(db: &Connection, wanted: &StatsWanted) -> Result<Vec<Measure
         }))
     };
     let whose = wanted.tenant.as_ref().map(Tenant::as_str);
-    let measured = rows::all(db, sql!("tally_hours"), params![from, until, whose], read)?;
+    let Some(pieces) = wanted.pieces() else {
+        let measured = rows::all(db, sql!("tally_hours"), params![from, until, whose], read)?;
+        return Ok(measured.into_iter().flatten().collect());
+    };
+    let mut measured = Vec::new();
+    let ends = pieces.iter().skip(1).copied().chain([until]);
+    for (first, end) in pieces.iter().zip(ends) {
+        measured.extend(rows::all(db, sql!("tally_piece"), params![first, end, whose], read)?);
+    }
     Ok(measured.into_iter().flatten().collect())
 }
 

@@ -10,7 +10,7 @@ use pombo_store::core::Reading;
 use pombo_store::dead::{Act, Ruled};
 use pombo_store::shelf::{Expect, Leaf, Shelf, Shelve, Shelved};
 use pombo_store::transition::act_of;
-use pombo_store::{Backlog, Counted, Measured, Settled, StatsWanted};
+use pombo_store::{Backlog, By, Counted, Measured, Settled, StatsWanted};
 
 use crate::dead::rule;
 use crate::world::{
@@ -20,6 +20,7 @@ use crate::world::{
 on_every_store! {
     each_hour_has_what_happened_in_it,
     whole_hours_are_told_that_a_time_touches,
+    hours_are_added_up_from_cut_to_cut,
     a_tenant_is_told_of_its_own,
     attempts_are_counted_by_number_with_the_time_between_them,
     from_the_tenth_on_attempts_are_counted_together,
@@ -47,7 +48,9 @@ on_every_store! {
 const HOUR: Span = Span::from_hours(1);
 
 fn everything(w: &mut World<impl Fresh>) -> Vec<Measured> {
-    w.read().stats(&StatsWanted { tenant: None, since: Time::default(), until: Time::MAX }).unwrap()
+    w.read()
+        .stats(&StatsWanted { tenant: None, since: Time::default(), until: Time::MAX, by: By::Hour })
+        .unwrap()
 }
 
 /// Count and sum by detail, over all hours.
@@ -104,7 +107,7 @@ fn whole_hours_are_told_that_a_time_touches(w: &mut World<impl Fresh>) {
         w.pass(HOUR);
     }
     let mut hours = |since: Time, until: Time| -> Vec<u64> {
-        let wanted = StatsWanted { tenant: None, since, until };
+        let wanted = StatsWanted { tenant: None, since, until, by: By::Hour };
         let told = w.read().stats(&wanted).unwrap();
         told.iter().map(|it| it.hour.since(START).millis() / HOUR.millis()).collect()
     };
@@ -116,11 +119,35 @@ fn whole_hours_are_told_that_a_time_touches(w: &mut World<impl Fresh>) {
     assert_eq!(hours(Time::default(), START), [] as [u64; 0], "counts of all time are no hour's");
 }
 
+// REQ OB-3
+fn hours_are_added_up_from_cut_to_cut(w: &mut World<impl Fresh>) {
+    for _ in 0..5 {
+        w.through(draft(), End::Retry(mins(1)));
+        w.pass(HOUR);
+    }
+    let (since, until) = (START + mins(30), START + Span::from_hours(5));
+    let mut told = |cuts: &[Time]| -> Vec<(u64, Counted, i64, i64)> {
+        let wanted = StatsWanted { tenant: None, since, until, by: By::Piece(cuts.to_vec()) };
+        let told = w.read().stats(&wanted).unwrap();
+        let seen = told.iter().filter(|it| [Counted::Accepted, Counted::Attempts].contains(&it.what));
+        seen.map(|it| (it.hour.since(START).millis() / HOUR.millis(), it.what, it.count, it.sum)).collect()
+    };
+    let whole = [(0, Counted::Accepted, 5, 0), (0, Counted::Attempts, 5, 0)];
+    assert_eq!(told(&[]), whole);
+    assert_eq!(told(&[START, until, until + HOUR]), whole, "a cut outside changes nothing");
+    // Out of order, twice, and in the middle of an hour, which stays whole and before the cut.
+    let cuts = [START + mins(3 * 60), START + mins(90), START + mins(91)];
+    let pieces = [(0, 2), (2, 1), (3, 2)];
+    let expected = pieces
+        .map(|(hour, count)| [(hour, Counted::Accepted, count, 0), (hour, Counted::Attempts, count, 0)]);
+    assert_eq!(told(&cuts), expected.concat());
+}
+
 // invariant 14
 fn a_tenant_is_told_of_its_own(w: &mut World<impl Fresh>) {
     w.accept_all([draft(), of("acme"), of("acme")]);
     let acme: Tenant = "acme".parse().unwrap();
-    let wanted = StatsWanted { tenant: Some(acme.clone()), since: START, until: START + HOUR };
+    let wanted = StatsWanted { tenant: Some(acme.clone()), since: START, until: START + HOUR, by: By::Hour };
     let told = w.read().stats(&wanted).unwrap();
     let seen: Vec<_> = told.iter().map(|it| (&it.tenant, it.what, it.count)).collect();
     assert_eq!(seen, [(&acme, Counted::Accepted, 2)]);

@@ -29,8 +29,8 @@ use pombo_store::memory::Memory;
 use pombo_store::postgres::Postgres;
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
-    Ask, Claimed, Counted, Filter, Finding, Line, NodeId, Place, Rates, Settlement, StatsWanted, StoreError,
-    TemplateVersion, Vitals,
+    Ask, By, Claimed, Counted, Filter, Finding, Line, NodeId, Place, Rates, Settlement, StatsWanted,
+    StoreError, TemplateVersion, Vitals,
 };
 
 use crate::world::{self, End, Fresh, START, settlement};
@@ -346,8 +346,10 @@ impl<C: Fresh> Pair<C> {
         let tenants = TENANTS.map(|tenant| Some(tenant.parse().unwrap()));
         for tenant in tenants.into_iter().chain([None]) {
             for since in [Time::default(), now - Span::from_hours(1)] {
-                let wanted = StatsWanted { tenant: tenant.clone(), since, until: now };
-                same("stats", model.stats(&wanted).unwrap(), other.stats(&wanted))?;
+                for by in [By::Hour, By::Piece(vec![now - Span::from_hours(2), now - Span::from_hours(1)])] {
+                    let wanted = StatsWanted { tenant: tenant.clone(), since, until: now, by };
+                    same("stats", model.stats(&wanted).unwrap(), other.stats(&wanted))?;
+                }
             }
         }
         same("backlog", model.backlog(now).unwrap(), other.backlog(now)).map(drop)

@@ -4,7 +4,7 @@ use pombo_kernel::name::Tenant;
 use pombo_kernel::time::Time;
 use pombo_store::core::{Core, Reading};
 use pombo_store::shelf::{Pick, Shelf, Wanted};
-use pombo_store::{Counted, Filter, StatsWanted};
+use pombo_store::{By, Counted, Filter, StatsWanted};
 use pombo_testbed::{Cluster, psql};
 
 use crate::tenants::Plain;
@@ -187,7 +187,7 @@ fn what_waited_in_schema_3_is_counted_when_it_is_opened() {
         waiting,
         [("acme".into(), "bulk".into(), 1, 1, due), ("default".into(), "default".into(), 4, 1, due)]
     );
-    let every = StatsWanted { tenant: None, since: Time::default(), until: Time::MAX };
+    let every = StatsWanted { tenant: None, since: Time::default(), until: Time::MAX, by: By::Hour };
     let counted: Vec<_> = reader
         .stats(&every)
         .unwrap()

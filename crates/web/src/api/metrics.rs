@@ -15,7 +15,7 @@ use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Span, Time};
 use pombo_store::meter::{Family, Sheet, show};
 use pombo_store::shelf::{Doc, Pick, Shelf, Wanted};
-use pombo_store::{Backlog, Counted, Place, StatsWanted, Store, StoreError, Tally, roster};
+use pombo_store::{Backlog, By, Counted, Place, StatsWanted, Store, StoreError, Tally, roster};
 use prometheus::proto::MetricFamily;
 use prometheus::{Registry, TextEncoder};
 
@@ -183,7 +183,7 @@ fn dead_letters(tallies: Vec<Tally>) -> BTreeMap<ChannelName, u64> {
 
 /// Of the messages that had a retry in the last day, how many were sent after it; nothing if none had one.
 async fn success(store: &dyn Store, now: Time) -> Result<Option<f64>, StoreError> {
-    let wanted = StatsWanted { tenant: None, since: now - DAY, until: now };
+    let wanted = StatsWanted { tenant: None, since: now - DAY, until: now, by: By::Piece(Vec::new()) };
     let (mut retried, mut sent) = (0, 0);
     for measured in store.stats(wanted).await? {
         let count = measured.count.unsigned_abs();

@@ -9,7 +9,7 @@ use pombo_kernel::campaign::StateName;
 use pombo_kernel::kpi::share;
 use pombo_kernel::name::ChannelName;
 use pombo_kernel::time::Time;
-use pombo_store::{Backlog, Counted, StatsWanted};
+use pombo_store::{Backlog, Counted};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -143,8 +143,7 @@ pub(crate) async fn stats(call: Call) -> Result<Response, Problem> {
             }
         }
         Some(asked) => {
-            let (tenant, (since, until)) = (Some(caller.tenant.clone()), asked.read_from());
-            let mut measured = door.store().stats(StatsWanted { tenant, since, until }).await?;
+            let mut measured = door.store().stats(asked.wanted(caller.tenant.clone())).await?;
             let whole = caller.channels.is_none() && asked.channel.is_none();
             measured.retain(|it| it.channel.as_ref().map_or(whole, &sees));
             for it in measured.iter().filter(|it| asked.has(it.hour)) {

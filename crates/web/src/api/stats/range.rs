@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::kpi::{self, Decisions, Family, Kpi, NUMBERS, Period, Sums, Unit, share};
-use pombo_kernel::name::ChannelName;
+use pombo_kernel::name::{ChannelName, Tenant};
 use pombo_kernel::setup::{EVENTS, Setup};
 use pombo_kernel::time::{Span, Time};
 use pombo_kernel::window::Zone;
-use pombo_store::{Counted, Measured};
+use pombo_store::{By, Counted, Measured, StatsWanted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -82,9 +82,14 @@ impl Asked {
         Some(Asked { since, until: end, step, zone: zone.unwrap_or_default(), channel, template })
     }
 
-    /// From when on counters are needed, and until when: also for the figures whose time is longer.
-    pub(super) fn read_from(&self) -> (Time, Time) {
-        (self.since.min(self.until - Period::Week.span()), self.until)
+    /// The counters that are needed, also those of figures whose time is longer, added up as far as no border of what is
+    /// told lies between them.
+    pub(super) fn wanted(&self, tenant: Tenant) -> StatsWanted {
+        let (day, week) = (self.until - Period::Day.span(), self.until - Period::Week.span());
+        // Of these, the hours that they are in the midst of belong to what comes after.
+        let begins = [self.since, day, week].map(|at| Time::from_millis(at_hour(at)));
+        let by = By::Piece(self.steps().into_iter().chain(begins).collect());
+        StatsWanted { tenant: Some(tenant), since: self.since.min(week), until: self.until, by }
     }
 
     /// Whether that hour is asked for.
