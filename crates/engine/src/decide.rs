@@ -11,7 +11,7 @@ use pombo_kernel::flow::Rate;
 use pombo_kernel::hint;
 use pombo_kernel::lifecycle::{self, Case, Certainty, Failure, Heard, Next, Outcome};
 use pombo_kernel::mask;
-use pombo_kernel::message::{Actor, Attempt, AttemptFailure};
+use pombo_kernel::message::{Actor, Attempt, AttemptFailure, Body};
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::{ChannelSetup, Destination};
@@ -40,7 +40,7 @@ pub fn settlement(
     now: Time,
     dice: &mut Dice,
 ) -> Settlement {
-    let (outcome, failure) = outcome(channel, end, now);
+    let (outcome, failure) = outcome(channel, &claimed.message.body, end, now);
     settled(claimed, channel, outcome, failure, started_at, now, dice)
 }
 
@@ -54,7 +54,7 @@ pub fn marked_failed(
     now: Time,
     dice: &mut Dice,
 ) -> Settlement {
-    let text = mask::personal(words);
+    let text = mask::about(words, &claimed.message.body);
     let meaning = Meaning {
         verdict: Verdict::Transient,
         category: "marked_failed".into(),
@@ -158,7 +158,9 @@ pub fn finding(channel: &ChannelSetup, health: Health, now: Time) -> Option<Find
         Health::Ready(_) => (BlockChange::Ready, Sign::None),
         Health::Reachable(_) => (BlockChange::Reached, Sign::None),
         Health::Sick(reply) => {
-            let (Outcome::Failed(failure), _) = outcome(Some(channel), End::Reply(reply), now) else {
+            let (Outcome::Failed(failure), _) =
+                outcome(Some(channel), &Body::default(), End::Reply(reply), now)
+            else {
                 return None;
             };
             match failure.meaning.verdict {
@@ -177,7 +179,7 @@ pub fn finding(channel: &ChannelSetup, health: Health, now: Time) -> Option<Find
 
 /// What a reply that is not an acceptance means and says, for a person who asked how a provider is.
 pub fn in_words(channel: &ChannelSetup, reply: Reply, now: Time) -> String {
-    match outcome(Some(channel), End::Reply(reply), now) {
+    match outcome(Some(channel), &Body::default(), End::Reply(reply), now) {
         (Outcome::Failed(failure), _) => format!("{}: {}", failure.meaning.category, failure.summary),
         (Outcome::Sent(_), _) => "it took a message".to_owned(),
     }
@@ -200,7 +202,12 @@ fn policy_of<'a>(claimed: &Claimed, channel: Option<&'a ChannelSetup>) -> Cow<'a
     }
 }
 
-fn outcome(channel: Option<&ChannelSetup>, end: End, now: Time) -> (Outcome, Option<AttemptFailure>) {
+fn outcome(
+    channel: Option<&ChannelSetup>,
+    said: &Body,
+    end: End,
+    now: Time,
+) -> (Outcome, Option<AttemptFailure>) {
     let (reply, lost) = match end {
         End::Reply(Reply::Accepted(receipt)) => return (Outcome::Sent(receipt), None),
         End::Reply(reply) => (reply, false),
@@ -229,7 +236,7 @@ fn outcome(channel: Option<&ChannelSetup>, end: End, now: Time) -> (Outcome, Opt
         Reply::Doubtful(fault) => (Certainty::PerhapsSent, None, fault.text),
     };
     // A provider may repeat whom the message was for, which nobody needs to read in an error.
-    let text = mask::personal(&text).into_owned();
+    let text = mask::about(&text, said).into_owned();
     let code = code.map(|code| mask::personal(&code).into_owned());
     let summary = if lost { text.clone() } else { summary(code.as_deref(), &text) };
     let failure = AttemptFailure {

@@ -101,6 +101,9 @@ fn setup(on_unknown_outcome: OnUnknownOutcome) -> Arc<Setup> {
         subscribers: Guard::default(),
         claims: Policy::claims(),
         alerts: Arc::default(),
+        masked: std::collections::BTreeSet::new(),
+        retention: Default::default(),
+        dashboard: pombo_kernel::setup::Dashboard::default(),
     })
 }
 

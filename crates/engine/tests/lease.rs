@@ -51,6 +51,9 @@ fn setup() -> Arc<Setup> {
         subscribers: Guard::default(),
         claims: Policy::claims(),
         alerts: Arc::default(),
+        masked: std::collections::BTreeSet::new(),
+        retention: Default::default(),
+        dashboard: pombo_kernel::setup::Dashboard::default(),
     })
 }
 

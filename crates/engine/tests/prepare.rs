@@ -92,6 +92,9 @@ fn setup() -> Setup {
         subscribers: Guard::default(),
         claims: Policy::claims(),
         alerts: Arc::default(),
+        masked: std::collections::BTreeSet::new(),
+        retention: Default::default(),
+        dashboard: pombo_kernel::setup::Dashboard::default(),
     }
 }
 

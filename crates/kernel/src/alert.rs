@@ -17,13 +17,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::digest::Team;
 use crate::message::{Actor, slugs};
-use crate::name::{ChannelName, NoticeName, Tenant};
+use crate::name::{ChannelName, NoticeName, ReportName, Tenant};
 use crate::notice::Target;
+use crate::report::Report;
 use crate::time::{Span, Time};
+use crate::window::Zone;
 
 pub use judge::{Blocked, Claims, DECISIONS, Dead, Facts, Queue, Usual, judge};
 pub use meter::{Key, Meter, What};
+pub(crate) use words::counted;
 pub use words::{Language, Why, letter, sentence, shown};
 
 /// How often an alert that goes on is written down again, if nothing about it gets worse.
@@ -195,13 +199,27 @@ pub struct Plan {
     pub rules: BTreeMap<RuleName, Rule>,
     /// Who can be told.
     pub targets: BTreeMap<NoticeName, Target>,
+    /// Who looks after which dead letters; of those that a letter fits, the first has it.
+    pub teams: Vec<Team>,
+    /// What people are sent regularly.
+    pub reports: BTreeMap<ReportName, Report>,
     /// Where people find Pombo, for links.
     pub public_url: Option<String>,
+    /// Whose clock the times in letters are of.
+    pub zone: Zone,
 }
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { every: Span::from_secs(10), rules: Rule::all(), targets: BTreeMap::new(), public_url: None }
+        Plan {
+            every: Span::from_secs(10),
+            rules: Rule::all(),
+            targets: BTreeMap::new(),
+            teams: Vec::new(),
+            reports: BTreeMap::new(),
+            public_url: None,
+            zone: Zone::default(),
+        }
     }
 }
 
@@ -222,7 +240,12 @@ impl Plan {
 
     /// Where people can look at something, if that is known: `alerts`, and its id.
     pub fn link(&self, what: &str, id: &str) -> Option<String> {
-        self.public_url.as_ref().map(|url| format!("{}/{what}/{id}", url.trim_end_matches('/')))
+        self.page(&format!("{what}/{id}"))
+    }
+
+    /// The page at that address, if it is known where people find Pombo.
+    pub fn page(&self, path: &str) -> Option<String> {
+        self.public_url.as_ref().map(|url| format!("{}/{path}", url.trim_end_matches('/')))
     }
 }
 
@@ -360,6 +383,9 @@ pub struct Alert {
     #[serde(default)]
     pub told: u32,
     pub told_at: Time,
+    /// What people are to be told of it, until it is sure that they will be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owes: Option<Why>,
 }
 
 impl Alert {
@@ -404,6 +430,7 @@ impl Alert {
             silenced: None,
             told: 1,
             told_at: now,
+            owes: None,
         }
     }
 }

@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::claim::{ClaimError, claim_error};
-pub use self::meaning::in_words;
+pub use self::meaning::{in_words, said};
 pub use self::rule::{BadRule, OneOf, Rule};
 
 use self::rule::Compiled;

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use crate::kind::ChannelKind;
+use crate::mask;
 
 pub mod claim;
 mod mail;
@@ -44,6 +45,14 @@ impl fmt::Display for Problem {
 /// Accepts a recipient and content that a channel of this kind can express; otherwise names every problem.
 pub fn check(kind: ChannelKind, to: &str, content: &Value) -> Result<(), Vec<Problem>> {
     let mut found = Found::default();
+    if mask::is_hidden(to) {
+        found.add(
+            "to",
+            "is masked",
+            "write the whole of it; `?reveal=true` shows it to a key that may reveal",
+        );
+        return Err(found.problems);
+    }
     match kind {
         ChannelKind::Webhook => {
             if let Err(problem) = web_address(to) {
@@ -400,6 +409,18 @@ mod tests {
 
     pub(super) fn refused(kind: ChannelKind, to: &str, content: &Value, expected: &[&str]) {
         assert_eq!(fields(kind, to, content), expected, "{kind} {to:?} {content}");
+    }
+
+    #[test] // REQ AU-3
+    fn what_was_masked_for_a_reader_is_nobodys_address() {
+        for (kind, to) in [
+            (ChannelKind::Evolution, "+55 11 9••••-4321"),
+            (ChannelKind::Smtp, "a•••@clinica.com.br"),
+            (ChannelKind::Webhook, "https://crm.example/•••"),
+            (ChannelKind::Null, "•••"),
+        ] {
+            assert_eq!(check_recipient(kind, to)[0].reason, "is masked", "{to}");
+        }
     }
 
     #[test]

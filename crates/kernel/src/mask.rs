@@ -1,12 +1,23 @@
-//! Takes persons out of words from outside, before they are stored, logged or shown.
+//! Takes persons out of words from outside, before they are stored, logged or shown; and hides persons from those who
+//! are not to see them.
 //!
 //! What a provider says may repeat whom a message was for. An error stays readable without that: the domain of an
-//! address and the last digits of a number are kept.
+//! address and the last digits of a number are kept. Stars stand for what is gone for good, dots for what is there and
+//! hidden from whoever reads it.
+
+mod own;
+mod reader;
+
+pub use self::own::about;
+pub use self::reader::{HIDDEN, MaskedRole, is_hidden, recipient, shape, shapes};
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
+
+/// Stands for what was taken out.
+const GONE: &str = "***";
 
 static PERSONS: LazyLock<Regex> = LazyLock::new(|| {
     let address = r"(?P<local>[\p{L}\p{N}.!#$%&'*+/=?^_`{|}~-]+)@(?P<domain>[\p{L}\p{N}](?:[\p{L}\p{N}.-]*[\p{L}\p{N}])?)";
@@ -21,12 +32,12 @@ pub fn personal(text: &str) -> Cow<'_, str> {
     PERSONS.replace_all(text, |found: &Captures<'_>| match (found.name("local"), found.name("domain")) {
         (Some(local), Some(domain)) => {
             let first = local.as_str().chars().next().unwrap_or('*');
-            format!("{first}***@{}", domain.as_str())
+            format!("{first}{GONE}@{}", domain.as_str())
         }
         _ => {
             let digits: Vec<char> = found[0].chars().filter(char::is_ascii_digit).collect();
             let last: String = digits[digits.len().saturating_sub(2)..].iter().collect();
-            format!("***{last}")
+            format!("{GONE}{last}")
         }
     })
 }

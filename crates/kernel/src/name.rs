@@ -87,6 +87,10 @@ names! {
     TemplateName,
     /// Somebody who is told when something is wrong.
     NoticeName,
+    /// People who look after some of the dead letters.
+    TeamName,
+    /// Figures that people are sent regularly.
+    ReportName,
 }
 
 impl Default for Tenant {

@@ -1,6 +1,8 @@
 //! What people are told by Pombo itself: an alert, a report. A notice is an ordinary message through a channel that is
 //! configured, and if that channel is the thing that is down, another one takes it.
 
+mod page;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,6 +12,8 @@ use crate::id::MessageId;
 use crate::kind::ChannelKind;
 use crate::name::{ChannelName, NoticeName, Tenant};
 use crate::time::{Span, Time};
+
+pub use page::{Page, Part, Row};
 
 /// Subjects are cut at this, for the sake of mail.
 const SUBJECT_MAX: usize = 200;
@@ -31,10 +35,13 @@ pub struct Target {
 }
 
 /// What is said, for every kind of channel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Letter {
     pub subject: String,
     pub text: String,
+    /// The same for mail programs that show more than text, where there is more to show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub html: Option<String>,
     /// The same for programs.
     pub data: Value,
 }
@@ -47,7 +54,13 @@ impl Letter {
         match kind {
             ChannelKind::Webhook => Some(json!({ "body": self.data })),
             ChannelKind::Evolution => Some(json!({ "text": format!("*{subject}*\n{}", self.text) })),
-            ChannelKind::Smtp | ChannelKind::Resend => Some(json!({ "subject": subject, "text": self.text })),
+            ChannelKind::Smtp | ChannelKind::Resend => {
+                let mut content = json!({ "subject": subject, "text": self.text });
+                if let Some(html) = &self.html {
+                    content["html"] = html.as_str().into();
+                }
+                Some(content)
+            }
             ChannelKind::Null | ChannelKind::Own => {
                 Some(json!({ "subject": subject, "text": self.text, "data": self.data }))
             }
@@ -179,7 +192,12 @@ mod tests {
     }
 
     fn letter() -> Letter {
-        Letter { subject: "one\r\ntwo".into(), text: "words".into(), data: json!({"type": "alert.fired"}) }
+        Letter {
+            subject: "one\r\ntwo".into(),
+            text: "words".into(),
+            html: Some("<p>words</p>".into()),
+            data: json!({"type": "alert.fired"}),
+        }
     }
 
     fn notice() -> Notice {
@@ -228,5 +246,7 @@ mod tests {
                 None => assert_eq!(kind, ChannelKind::Tiss),
             }
         }
+        let html = |kind| letter().content(kind).unwrap().get("html").is_some();
+        assert!(html(ChannelKind::Smtp) && html(ChannelKind::Resend) && !html(ChannelKind::Evolution));
     }
 }

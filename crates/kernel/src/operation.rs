@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::erasure::{self, Erasure};
 use crate::id::{MessageId, MessageKey};
 use crate::message::Actor;
 use crate::name::ChannelName;
@@ -19,6 +20,8 @@ const CHUNK: u32 = 200;
 const TEST_PATIENCE: Span = Span::from_mins(1);
 /// Whoever asks a provider has said how it is by then, or is dead.
 const PROBE_LEASE: Span = Span::from_secs(25);
+/// Whoever erases says so again by then, or is dead.
+const ERASE_LEASE: Span = Span::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -30,6 +33,10 @@ pub enum Kind {
     Discard,
     /// A provider is asked how it is.
     TestChannel,
+    /// Everything of one person is erased.
+    Erase,
+    /// Messages that ended long ago are removed.
+    Prune,
 }
 
 impl Kind {
@@ -38,6 +45,8 @@ impl Kind {
             Kind::Reprocess => "reprocess",
             Kind::Discard => "discard",
             Kind::TestChannel => "test_channel",
+            Kind::Erase => "erase",
+            Kind::Prune => "prune",
         }
     }
 }
@@ -83,6 +92,12 @@ pub struct Operation {
     /// A digest of the request, where that had an idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// How many were removed, by channel and state.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: BTreeMap<String, u64>,
+    /// Whose data is erased, and how far that has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erasure: Option<Box<Erasure>>,
 }
 
 /// Where an operation stands.
@@ -130,6 +145,8 @@ pub enum Stage {
     Rest,
     /// A provider is to be asked, or is being asked.
     Probing,
+    /// Somebody is being erased.
+    Erasing,
 }
 
 impl Stage {
@@ -139,6 +156,7 @@ impl Stage {
             Stage::Watching(_) => "watching",
             Stage::Rest => "rest",
             Stage::Probing => "probing",
+            Stage::Erasing => "erasing",
         }
     }
 }
@@ -173,6 +191,8 @@ pub enum Step<'a> {
     Watch(&'a [Canary]),
     /// Ask the provider, once the document says so: [`Operation::probing`].
     Probe,
+    /// Erase on, once the document says that somebody does: [`Operation::erasing`].
+    Erase,
     /// It cannot go on, for that reason.
     Halt(&'static str),
 }
@@ -211,6 +231,8 @@ impl Operation {
             state: State::Running { next_at: now, stage },
             found: None,
             request: None,
+            counts: BTreeMap::new(),
+            erasure: None,
         }
     }
 
@@ -233,6 +255,7 @@ impl Operation {
             _ if late => Step::Halt("no worker that has this channel took it up within a minute"),
             _ if *next_at > now => Step::Wait(*next_at),
             Stage::Probing => Step::Probe,
+            Stage::Erasing => Step::Erase,
             Stage::Watching(canaries) => Step::Watch(canaries),
             Stage::Canary => Step::Take(self.canary.clamp(1, CHUNK) as usize),
             Stage::Rest => Step::Take(self.chunk() as usize),
@@ -258,6 +281,28 @@ impl Operation {
             (_, stage) => State::Running { next_at: paced(self.rate_per_minute, count, next_at, now), stage },
         };
         Operation { done, cursor: cursor.map(|key| key.0), state, ..self }
+    }
+
+    /// How it stands once so many messages were removed, by what they were; `cursor` is where the next ones begin, if there
+    /// can be any.
+    #[must_use]
+    pub fn pruned(
+        mut self,
+        counts: impl IntoIterator<Item = (String, u64)>,
+        cursor: Option<MessageKey>,
+        next_at: Time,
+        now: Time,
+    ) -> Operation {
+        for (what, count) in counts {
+            *self.counts.entry(what).or_default() += count;
+            self.done = self.done.saturating_add(count);
+        }
+        let state = match (cursor, self.state) {
+            (Some(_), State::Running { stage, .. }) => State::Running { next_at, stage },
+            (None, State::Running { .. }) => State::Done { finished_at: now },
+            (_, ended) => ended,
+        };
+        Operation { cursor: cursor.map(|key| key.0), state, ..self }
     }
 
     /// So many letters were left out, since those whom they were for are not to be written to.
@@ -300,6 +345,19 @@ impl Operation {
     pub fn probing(self, now: Time) -> Operation {
         let state = State::Running { next_at: now + PROBE_LEASE, stage: Stage::Probing };
         Operation { state, ..self }
+    }
+
+    /// Somebody erases on from there; if nothing more is heard of them, another does.
+    #[must_use]
+    pub fn erasing(self, erasure: Erasure, now: Time) -> Operation {
+        let counts = &erasure.counts;
+        let done = counts.messages + counts.recipients + counts.requests + counts.revisions;
+        let state = match erasure.step {
+            erasure::Step::Done => State::Done { finished_at: now },
+            _ => State::Running { next_at: now + ERASE_LEASE, stage: Stage::Erasing },
+        };
+        let skipped = erasure.spared_count;
+        Operation { done, skipped, state, erasure: Some(Box::new(erasure)), ..self }
     }
 
     #[must_use]
@@ -414,6 +472,18 @@ mod tests {
         );
         check([Sight::OtherEnd, Sight::Sent], "by another cause");
         check([Sight::Gone, Sight::Underway], "cancelled or discarded 1 of 2");
+    }
+
+    #[test] // REQ AU-2
+    fn a_removal_goes_on_with_a_rest_after_each_step_and_counts_what_went() {
+        let prune = Operation::new(Kind::Prune, Stage::Rest, Actor("ana".to_owned()), T0);
+        assert_eq!(prune.next(T0), Step::Take(200));
+        let some = |count| [("crm.sent".to_owned(), count)];
+        let prune = prune.pruned(some(200), Some(MessageKey(7)), at(1), T0);
+        assert_eq!((prune.next(T0), prune.cursor), (Step::Wait(at(1)), Some(7)));
+        let done = prune.pruned(some(3), None, at(3), at(2));
+        assert_eq!((done.done, done.counts["crm.sent"]), (203, 203));
+        assert_eq!(done.state, State::Done { finished_at: at(2) });
     }
 
     #[test]

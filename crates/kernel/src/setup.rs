@@ -1,6 +1,6 @@
 //! What is configured, as doors and engine need to know it: plain data, settled and checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -15,13 +15,17 @@ use crate::content;
 use crate::flow::Rate;
 use crate::guard::Guard;
 use crate::kind::ChannelKind;
+use crate::kpi::Family;
 use crate::lifecycle::OnUnknownOutcome;
+use crate::mask::MaskedRole;
 use crate::name::{ChannelName, LaneName, Tenant};
 use crate::policy::Policy;
+use crate::retention;
 use crate::secret::Secret;
 use crate::signature::SigningKey;
 use crate::time::Span;
 use crate::turns::Weight;
+use crate::window::Zone;
 
 /// The name of the channel, and of its lane, that takes events to whoever subscribed to them. No message of a caller
 /// goes through it.
@@ -43,6 +47,25 @@ pub struct Setup {
     pub claims: Policy,
     /// What people are told of, and how.
     pub alerts: Arc<alert::Plan>,
+    /// Whose keys see persons masked.
+    pub masked: BTreeSet<MaskedRole>,
+    /// How long things are kept once they have ended.
+    pub retention: Arc<retention::Plan>,
+    pub dashboard: Dashboard,
+}
+
+/// The pages for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dashboard {
+    pub enabled: bool,
+    /// Whose clock the times on them are of.
+    pub zone: Zone,
+}
+
+impl Default for Dashboard {
+    fn default() -> Dashboard {
+        Dashboard { enabled: true, zone: Zone::default() }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -205,6 +228,17 @@ impl Limits {
 }
 
 impl Setup {
+    /// By which figures what happens on a channel is judged; none for what Pombo tells of itself. What concerns no channel
+    /// are decisions about claims. Notices, which go through any channel, are not counted.
+    pub fn family(&self, channel: Option<&ChannelName>) -> Option<Family> {
+        let Some(name) = channel else { return Some(Family::Claims) };
+        match self.channels.get(name).map(|channel| channel.kind) {
+            _ if name.as_str() == EVENTS => None,
+            Some(ChannelKind::Tiss) => Some(Family::Claims),
+            _ => Some(Family::Messages),
+        }
+    }
+
     /// The lane for messages of that type.
     pub fn lane_of(&self, kind: Option<&str>) -> LaneName {
         let routed = kind.and_then(|kind| self.routes.iter().find(|route| route.kind == kind));

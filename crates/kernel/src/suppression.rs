@@ -10,7 +10,8 @@ use crate::classify::{Rules, Verdict};
 use crate::content::{mailbox, phone};
 use crate::delivery::{Delivery, LastWord};
 use crate::kind::ChannelKind;
-use crate::message::AttemptFailure;
+use crate::mask;
+use crate::message::{AttemptFailure, Body};
 use crate::time::Time;
 
 /// By which kind of address somebody is not written to: one for all channels that use such addresses.
@@ -139,6 +140,7 @@ impl Family {
     pub fn normalised(self, recipient: &str) -> Option<String> {
         let recipient = recipient.trim();
         match self {
+            _ if mask::is_hidden(recipient) => None,
             Family::Email => {
                 let (local, domain) = mailbox(recipient)?.split_once('@')?;
                 Some(format!("{local}@{}", domain.to_lowercase()))
@@ -164,6 +166,42 @@ impl Family {
             }
         }
     }
+}
+
+/// Everybody whom a message would reach, by field: the one it is to, then others whom its content names.
+pub fn reached(body: &Body) -> Vec<(&'static str, String)> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Others {
+        cc: Few,
+        bcc: Few,
+        also_to: Few,
+    }
+    /// Addresses, as content may write them.
+    #[derive(Default, Deserialize)]
+    #[serde(untagged)]
+    enum Few {
+        #[default]
+        Nobody,
+        One(String),
+        Many(Vec<String>),
+    }
+    let content = body.content.as_ref();
+    let Others { cc, bcc, also_to } =
+        content.and_then(|content| serde_json::from_str(content.text()).ok()).unwrap_or_default();
+    let named = |field: &'static str, some: Few| {
+        let list = match some {
+            Few::Nobody => Vec::new(),
+            Few::One(one) => vec![one],
+            Few::Many(many) => many,
+        };
+        list.into_iter().map(move |to| (field, to))
+    };
+    let to = std::iter::once(("to", body.to.clone()));
+    to.chain(named("content.also_to", also_to))
+        .chain(named("content.cc", cc))
+        .chain(named("content.bcc", bcc))
+        .collect()
 }
 
 #[cfg(test)]

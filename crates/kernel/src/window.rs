@@ -103,25 +103,48 @@ pub struct BadHours;
 impl FromStr for Hours {
     type Err = BadHours;
     fn from_str(text: &str) -> Result<Hours, BadHours> {
-        let minute = |text: &str| {
-            let (hours, minutes) = text.trim().split_once(':')?;
-            let digits = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-            if !digits(hours) || !digits(minutes) {
-                return None;
-            }
-            let (hours, minutes): (u16, u16) = (hours.parse().ok()?, minutes.parse().ok()?);
-            (minutes < 60 && hours * 60 + minutes <= 24 * 60).then_some(hours * 60 + minutes)
-        };
         let (from, to) = text.split_once('-').ok_or(BadHours)?;
         let (from, to) = (minute(from).ok_or(BadHours)?, minute(to).ok_or(BadHours)?);
         if from < to { Ok(Hours { from, to }) } else { Err(BadHours) }
     }
 }
 
+/// The minute of a day that is written `08:00`; `24:00` is its end.
+fn minute(text: &str) -> Option<u16> {
+    let (hours, minutes) = text.trim().split_once(':')?;
+    let digits = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(hours) || !digits(minutes) {
+        return None;
+    }
+    let (hours, minutes): (u16, u16) = (hours.parse().ok()?, minutes.parse().ok()?);
+    (minutes < 60 && hours * 60 + minutes <= 24 * 60).then_some(hours * 60 + minutes)
+}
+
 impl fmt::Display for Hours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Hours { from, to } = self;
         write!(f, "{:02}:{:02}-{:02}:{:02}", from / 60, from % 60, to / 60, to % 60)
+    }
+}
+
+/// A minute of the day, on the clock of wherever somebody is. Written `08:00`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Minute(u16);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a time of day; write for example 08:00, from 00:00 to 23:59")]
+pub struct BadMinute;
+
+impl FromStr for Minute {
+    type Err = BadMinute;
+    fn from_str(text: &str) -> Result<Minute, BadMinute> {
+        minute(text).filter(|minute| *minute < 24 * 60).map(Minute).ok_or(BadMinute)
+    }
+}
+
+impl fmt::Display for Minute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02}:{:02}", self.0 / 60, self.0 % 60)
     }
 }
 
@@ -195,6 +218,22 @@ impl FromStr for Date {
     }
 }
 
+impl Date {
+    pub fn weekday(self) -> Day {
+        Day(self.0.weekday())
+    }
+
+    /// The date so many days later, or earlier.
+    pub fn plus(self, days: i32) -> Date {
+        Date(self.0.saturating_add(jiff::Span::new().days(days)))
+    }
+
+    /// The first of its month.
+    pub fn first_of_month(self) -> Date {
+        Date(self.0.first_of_month())
+    }
+}
+
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -220,6 +259,16 @@ impl Zone {
     /// The date that it is there.
     pub fn day(&self, now: Time) -> Date {
         Date(self.date(now))
+    }
+
+    /// When that minute of that day is there; where clocks are put forward over it, the first moment after.
+    pub fn moment(&self, date: Date, minute: Minute) -> Time {
+        self.at(date.0, minute.0).unwrap_or(Time::MAX)
+    }
+
+    /// When that day begins there.
+    pub fn start(&self, date: Date) -> Time {
+        self.moment(date, Minute(0))
     }
 
     /// When the day of `now` began there.
@@ -249,6 +298,11 @@ impl Zone {
             date if today.tomorrow().is_ok_and(|tomorrow| date == tomorrow) => format!("tomorrow {clock}"),
             date => format!("{} {date} {clock}", date.strftime("%a")),
         }
+    }
+
+    /// That moment as it is there, by a pattern of `strftime`; nothing for a pattern that makes no sense.
+    pub fn written(&self, at: Time, pattern: &str) -> String {
+        jiff::fmt::strtime::format(pattern, &self.zoned(at)).unwrap_or_default()
     }
 
     fn date(&self, now: Time) -> civil::Date {
@@ -307,6 +361,7 @@ macro_rules! written {
 
 written! {
     Hours, "Hours", {"type": "string", "pattern": r"^\d{2}:\d{2}-\d{2}:\d{2}$", "examples": ["08:00-20:00"]};
+    Minute, "Minute", {"type": "string", "pattern": r"^\d{2}:\d{2}$", "examples": ["08:00"]};
     Day, "Day", {"type": "string", "enum": ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]};
     Date, "Date", {"type": "string", "format": "date"};
     Zone, "TimeZone", {"type": "string", "examples": ["America/Sao_Paulo"]};
@@ -396,6 +451,9 @@ mod tests {
     fn what_it_is_not_is_said() {
         for bad in ["8-20", "20:00-08:00", "08:00-24:01", "08:60-09:00", "+8:00-09:00", ""] {
             assert_eq!(bad.parse::<Hours>(), Err(BadHours), "{bad}");
+        }
+        for bad in ["8:00", "24:00", "08:60", "08", ""] {
+            assert_eq!(bad.parse::<Minute>(), Err(BadMinute), "{bad}");
         }
         assert_eq!("Mon".parse::<Day>(), Err(BadDay));
         assert_eq!("2026-13-01".parse::<Date>(), Err(BadDate));

@@ -34,7 +34,7 @@ use self::readings::Readings;
 const MEMORY: &str = "alerts";
 /// While nothing is wrong and nothing happens, everything is looked at this often, or less.
 const IDLE: Span = Span::from_mins(1);
-/// Alerts that fire at once, at most.
+/// Alerts that fire at once, at most. The others wait until one of these is over.
 const FIRING_MAX: usize = 1_000;
 
 /// The one who looks whether all is well. Ends when this is dropped.
@@ -79,6 +79,16 @@ struct Work {
     wrote: u32,
     /// Where the audit ended and when it was, as all was well and nothing waited.
     well: Option<(u64, Time)>,
+    /// As many alerts fire as are looked after, and the log has said so.
+    full: bool,
+}
+
+/// What a look has found out, and what follows from it.
+struct Looked {
+    setup: Arc<Setup>,
+    firing: Vec<(u32, Alert)>,
+    changes: Vec<Change>,
+    now: Time,
 }
 
 impl Work {
@@ -89,7 +99,7 @@ impl Work {
         place: Option<Home>,
     ) -> Work {
         let readings = Readings::new(Arc::clone(&store), place);
-        Work { store, setup, clock, readings, wrote: 0, well: None }
+        Work { store, setup, clock, readings, wrote: 0, well: None, full: false }
     }
 
     /// Goes on until the store closes.
@@ -118,20 +128,29 @@ impl Work {
         }
     }
 
-    /// One look at everything.
+    /// One look at everything, and what follows from it.
     async fn round(&mut self) -> Result<(), StoreError> {
+        let Some(Looked { setup, firing, changes, now }) = self.look().await? else { return Ok(()) };
+        for change in &changes {
+            self.carry_out(change, &firing, &setup.alerts, now).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks at everything, and remembers what it has seen; nothing if somebody else does so, or all is as well as before.
+    async fn look(&mut self) -> Result<Option<Looked>, StoreError> {
         let setup = self.setup.borrow().clone();
         let plan = &setup.alerts;
         let now = self.clock.now();
         self.store.health()?;
         let end = *self.store.watch().borrow();
         if self.well.is_some_and(|(at, since)| at == end && now.since(since) < IDLE) {
-            return Ok(());
+            return Ok(None);
         }
         let doc = self.store.doc(Shelf::Cursor, Tenant::default(), MEMORY.to_owned()).await?;
         if self.is_others(doc.as_ref(), plan, now) {
             self.readings.left_to_others();
-            return Ok(());
+            return Ok(None);
         }
         let version = doc.as_ref().map_or(0, |doc| doc.version);
         let kept = doc.and_then(|doc| serde_json::from_str::<Memory>(&doc.leaf.body).ok());
@@ -139,25 +158,22 @@ impl Work {
         let mut memory = kept.clone();
         let news = self.readings.count(&mut memory.meter, plan, now).await?;
         let facts = self.readings.facts(&setup, &memory.meter, now).await?;
-        let firing = self.firing().await?;
+        let firing = self.firing(plan, now).await?;
         let alerts: Vec<Alert> = firing.iter().map(|(_, alert)| alert.clone()).collect();
         let seen = alert::judge(&plan.rules, &facts, &memory.meter, now);
         let changes = alert::round(&plan.rules, &mut memory.watches, &alerts, &seen, now);
         let changes = silenced(changes, &mut memory.silences, now);
         // What leaves a window by itself needs not be written.
         let moved = news || memory.watches != kept.watches || memory.silences != kept.silences;
-        if (moved || !changes.is_empty()) && !self.remember(&memory, version).await? {
+        if moved && !self.remember(&memory, version).await? {
             debug!("somebody else has looked");
-            return Ok(());
+            return Ok(None);
         }
         self.readings.told();
         let waits = facts.queues.iter().any(|queue| queue.past_due > 0);
         let well = !waits && changes.is_empty() && firing.is_empty() && memory.watches.is_empty();
         self.well = well.then_some((end, now));
-        for change in &changes {
-            self.carry_out(change, &firing, plan, now).await?;
-        }
-        Ok(())
+        Ok(Some(Looked { setup, firing, changes, now }))
     }
 
     /// Somebody else has looked a moment ago.
@@ -166,12 +182,38 @@ impl Work {
         doc.is_some_and(|doc| doc.version != self.wrote && now.since(doc.updated_at) < fresh)
     }
 
-    async fn firing(&self) -> Result<Vec<(Doc, Alert)>, StoreError> {
-        let pick = Pick::Due { from: Time::default(), until: Time::MAX, after: None };
-        let wanted = Wanted { shelf: Shelf::Alert, tenant: None, pick, limit: FIRING_MAX };
-        let docs = self.store.docs(wanted).await?;
-        let read = |doc: Doc| pombo_web::alert::read(&doc).map(|alert| (doc, alert));
-        Ok(docs.into_iter().filter_map(read).collect())
+    /// The alerts that fire, with the versions of their documents. Whoever wrote one and then went away may have left
+    /// people untold, who are told now.
+    async fn firing(&mut self, plan: &Plan, now: Time) -> Result<Vec<(u32, Alert)>, StoreError> {
+        let mut firing = Vec::new();
+        let mut after = None;
+        while firing.len() < FIRING_MAX {
+            let pick = Pick::Due { from: Time::default(), until: Time::MAX, after };
+            let wanted = Wanted { shelf: Shelf::Alert, tenant: None, pick, limit: FIRING_MAX };
+            // Notices are among them.
+            let docs = self.store.docs(wanted).await?;
+            for doc in &docs {
+                let Some(alert) = pombo_web::alert::read(doc) else { continue };
+                let (version, alert) = match alert.owes {
+                    Some(_) => self.tell(doc.version, alert, plan, now).await?,
+                    None => (doc.version, alert),
+                };
+                if alert.is_firing() {
+                    firing.push((version, alert));
+                }
+            }
+            after = match docs.last().map(|last| (last.leaf.due, last.id.clone())) {
+                Some((Some(due), id)) if docs.len() == FIRING_MAX => Some((due, id)),
+                _ => break,
+            };
+        }
+        let full = firing.len() >= FIRING_MAX;
+        if full && !self.full {
+            warn!(most = FIRING_MAX, "as many alerts fire as can be looked after; others wait for their end");
+        }
+        self.full = full;
+        firing.truncate(FIRING_MAX);
+        Ok(firing)
     }
 
     /// Writes down what is remembered; false if somebody else has.
@@ -198,33 +240,56 @@ impl Work {
         }
     }
 
-    /// Writes an alert and what people are told of it, together. Somebody may have answered it meanwhile: then the next
-    /// look goes by that.
+    /// Writes an alert, and then tells people of it: what they are owed stands in the alert until it is sure that they
+    /// are told. Somebody may have answered the alert meanwhile: then nobody is told, and the next look goes by that.
     async fn carry_out(
         &self,
         change: &Change,
-        firing: &[(Doc, Alert)],
+        firing: &[(u32, Alert)],
         plan: &Plan,
         now: Time,
     ) -> Result<(), StoreError> {
-        let (alert, id) = (change.alert(), change.alert().id());
         let (event, why) = match change {
             Change::Fire(_) => (Some(Event::AlertFired), Some(Why::Fired)),
             Change::Go(_) => (None, None),
             Change::Remind(_) => (None, Some(Why::Reminder)),
             Change::Resolve(_) => (Some(Event::AlertResolved), Some(Why::Resolved)),
         };
-        let version = firing.iter().find(|(doc, _)| doc.id == id).map(|(doc, _)| doc.version);
-        let expect = version.map_or(Expect::Nothing, Expect::Version);
-        let mut wishes = vec![pombo_web::alert::put(alert, expect, event, &Actor::engine(), now)];
-        if let Some(why) = why.filter(|_| !alert.is_silent(now)) {
-            wishes.extend(notices(alert, &id, why, plan, now));
-        }
-        self.store.shelve(wishes).await?;
+        let (alert, id) = (change.alert(), change.alert().id());
+        let known = firing.iter().find(|(_, known)| known.id() == id);
+        let expect = known.map_or(Expect::Nothing, |(version, _)| Expect::Version(*version));
+        let anybody = plan.rules.get(&alert.rule).is_some_and(|rule| !plan.told(rule).is_empty());
+        let owes = why.filter(|_| anybody && !alert.is_silent(now));
+        let alert = Alert { owes, ..alert.clone() };
+        let wish = pombo_web::alert::put(&alert, expect, event, &Actor::engine(), now);
+        let Shelved::Done { version } = shelf::put(&*self.store, wish).await? else {
+            debug!(alert_id = id, "somebody else has changed an alert");
+            return Ok(());
+        };
         if let Some(why) = why {
-            log(alert, &id, why);
+            log(&alert, &id, why);
         }
-        Ok(())
+        self.tell(version, alert, plan, now).await.map(drop)
+    }
+
+    /// Owes people what an alert says that they are owed, and notes that; the alert as it is then, with its version.
+    async fn tell(
+        &self,
+        version: u32,
+        alert: Alert,
+        plan: &Plan,
+        now: Time,
+    ) -> Result<(u32, Alert), StoreError> {
+        let Some(why) = alert.owes else { return Ok((version, alert)) };
+        let alert = Alert { owes: None, ..alert };
+        let mut wishes = notices(&alert, &alert.id(), why, plan, now);
+        let expect = Expect::Version(version);
+        wishes.push(pombo_web::alert::put(&alert, expect, None, &Actor::engine(), now));
+        match self.store.shelve(wishes).await?.pop() {
+            Some(Shelved::Done { version }) => Ok((version, alert)),
+            // Somebody answered it just now. They are told once, however often this comes up.
+            _ => Ok((version, Alert { owes: Some(why), ..alert })),
+        }
     }
 }
 
@@ -245,18 +310,21 @@ fn notices(alert: &Alert, id: &str, why: Why, plan: &Plan, now: Time) -> Vec<She
     told.collect()
 }
 
-/// The changes, with those that were silenced before they came back silent again, for as long as that lasts.
+/// The changes, with those that were silenced before they came back silent again, for as long as that lasts. A silence is
+/// remembered until it ends, or until an alert ends that has none any more: whatever is interrupted, it is not lost.
 fn silenced(changes: Vec<Change>, silences: &mut BTreeMap<String, Silenced>, now: Time) -> Vec<Change> {
     silences.retain(|_, silence| silence.until > now);
     let place = |alert: &Alert| format!("{}·{}·{}", alert.rule, alert.subject.tenant, alert.subject);
     let keep = |change| match change {
         Change::Fire(alert) => {
-            let silenced = silences.remove(&place(&alert));
+            let silenced = silences.get(&place(&alert)).cloned();
             Change::Fire(Alert { silenced, ..alert })
         }
         Change::Resolve(alert) => {
-            let still = alert.silenced.clone().filter(|silence| silence.until > now);
-            silences.extend(still.map(|silence| (place(&alert), silence)));
+            match alert.silenced.clone().filter(|silence| silence.until > now) {
+                Some(silence) => silences.insert(place(&alert), silence),
+                None => silences.remove(&place(&alert)),
+            };
             Change::Resolve(alert)
         }
         Change::Go(_) | Change::Remind(_) => change,

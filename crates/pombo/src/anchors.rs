@@ -83,6 +83,7 @@ impl Anchorer {
             records: audit.anchor_records.get(),
             known: None,
             broken: None,
+            beyond: None,
         };
         Some(Anchorer(tokio::spawn(work.run())))
     }
@@ -107,6 +108,8 @@ struct Work {
     known: Option<Known>,
     /// What is wrong with the chain, so that it is said once.
     broken: Option<Break>,
+    /// A copy of an anchor is beyond the last one in the store.
+    beyond: Option<Break>,
 }
 
 /// The last anchor.
@@ -160,13 +163,16 @@ impl Work {
     async fn round(&mut self, end: u64) -> Result<Option<Duration>, StoreError> {
         let now = self.clock.now();
         let known = match self.known {
-            Some(known) => known,
-            None => {
+            Some(known) if self.broken.is_none() => known,
+            _ => {
                 let known = self.look().await?;
                 self.judge(self.lost(&known).await?, now).await?;
                 known
             }
         };
+        if self.beyond.is_some() {
+            return Ok(Some(TROUBLE));
+        }
         if let Some(left) = self.wait(&known, end, now) {
             return Ok(left);
         }
@@ -196,8 +202,11 @@ impl Work {
         }
     }
 
-    /// What is wrong with the block that the last anchor is about.
+    /// What is wrong with the block that the last anchor is about, or with the anchors themselves.
     async fn lost(&self, known: &Known) -> Result<Option<Break>, StoreError> {
+        if self.beyond.is_some() {
+            return Ok(self.beyond);
+        }
         let Some(block) = known.tip.sequence.checked_sub(1) else { return Ok(None) };
         let found = self.store.chain(block, 1).await?.pop();
         let what = match found.filter(|found| found.sequence == block) {
@@ -219,8 +228,8 @@ impl Work {
                 Known { number: 0, tip: Tip::default(), at }
             }
         };
-        if self.known.map(|known| known.number) != Some(known.number) {
-            self.copy(last.as_ref().map(|(_, anchor)| anchor)).await?;
+        if self.known.map(|known| known.number) != Some(known.number) || self.broken.is_some() {
+            self.beyond = self.copy(last.as_ref().map(|(_, anchor)| anchor)).await?;
         }
         self.known = Some(known);
         Ok(known)
@@ -262,7 +271,7 @@ impl Work {
 
     /// Says so when the chain turns out to be broken, or whole again, and notes it for others.
     async fn judge(&mut self, broken: Option<Break>, now: Time) -> Result<(), StoreError> {
-        if anchor::broken(&*self.store).await?.is_some() != broken.is_some() {
+        if self.broken != broken || anchor::broken(&*self.store).await?.is_some() != broken.is_some() {
             self.store.shelve(vec![anchor::note(broken.as_ref(), now)]).await?;
         }
         if self.broken != broken {
@@ -279,22 +288,22 @@ impl Work {
         Ok(())
     }
 
-    /// Adds to the file of copies what is missing there. A file that cannot be written holds up nothing else.
-    async fn copy(&self, last: Option<&Anchor>) -> Result<(), StoreError> {
-        let (Some(path), Some(last)) = (self.copies.clone(), last) else { return Ok(()) };
+    /// Adds to the file of copies what is missing there; what is wrong if a copy is there that the store does not have.
+    /// A file that cannot be written holds up nothing else.
+    async fn copy(&self, last: Option<&Anchor>) -> Result<Option<Break>, StoreError> {
+        let Some(path) = self.copies.clone() else { return Ok(None) };
+        let reaches = last.map_or(0, |last| last.sequence);
         let copied = match file::last(&path) {
             Ok(copied) => copied,
             Err(error) => {
                 warn!(file = %path.display(), %error, "the copies of the audit's anchors cannot be read");
-                return Ok(());
+                return Ok(None);
             }
         };
-        if copied > last.sequence {
-            error!(
-                file = %path.display(),
-                "a copy of an anchor is beyond the last one in the store: records were cut off, or the store was set back"
-            );
-            return Ok(());
+        if copied > reaches {
+            let what = "a copy of its anchor is kept elsewhere, and the store does not have it: records were cut off, or \
+                        the store was set back";
+            return Ok(Some(Break { block: copied - 1, what }));
         }
         let mut missing = Vec::new();
         let mut before = None;
@@ -315,6 +324,6 @@ impl Work {
         if let Err(error) = file::append(&path, &missing) {
             warn!(file = %path.display(), %error, "the audit's anchors cannot be copied");
         }
-        Ok(())
+        Ok(None)
     }
 }

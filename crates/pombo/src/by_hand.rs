@@ -1,5 +1,6 @@
 //! What tests go round by hand with: a store that is the model, and time that stands still unless it is told to pass.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -15,8 +16,11 @@ use pombo_kernel::reply::Receipt;
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::memory::Memory;
+use pombo_store::postgres::{Postgres, Sealing, Target};
 use pombo_store::shell::Shell;
+use pombo_store::sqlite::Sqlite;
 use pombo_store::{Ask, NodeId, Settled, Settlement, Store};
+use pombo_testbed::Cluster;
 use tokio::sync::watch;
 
 use crate::config::{Config, Environment, Source};
@@ -44,6 +48,34 @@ pub(crate) fn model() -> (Arc<dyn Store>, Arc<Hand>) {
     let clock = Arc::new(Hand(AtomicI64::new(T0.millis())));
     let memory = Memory::new(Dice::seeded(1));
     (Arc::new(Shell::start(memory, clock.clone(), Box::new(|| [7; 32])).unwrap()), clock)
+}
+
+/// A store, what it is called, the clock that it goes by, and whatever must live as long as it does.
+type Kept = (&'static str, Arc<dyn Store>, Arc<Hand>, Box<dyn Any>);
+
+/// An empty store of each kind, with its clock, and what it stands on.
+pub(crate) fn every_store() -> Vec<Kept> {
+    let clock = || Arc::new(Hand(AtomicI64::new(T0.millis())));
+    let (memory, at) = model();
+    let folder = tempfile::tempdir().unwrap();
+    let core = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
+    let sqlite_clock = clock();
+    let sqlite = Shell::start(core, sqlite_clock.clone(), Box::new(|| [7; 32])).unwrap();
+    let postgres_clock = clock();
+    let at_database = postgres_clock.clone();
+    // A thread that drives no tasks may wait for the database.
+    let opened = std::thread::spawn(move || {
+        let database = Cluster::shared().database();
+        let target = Target::parse(database.url()).unwrap();
+        let core = Postgres::open(&target, Dice::seeded(1), &[7; 32], Sealing::AtCommit).unwrap();
+        (Shell::start(core, at_database, Box::new(|| [7; 32])).unwrap(), database)
+    });
+    let (postgres, database) = opened.join().unwrap();
+    vec![
+        ("memory", memory, at, Box::new(())),
+        ("sqlite", Arc::new(sqlite), sqlite_clock, Box::new(folder)),
+        ("postgres", Arc::new(postgres), postgres_clock, Box::new(database)),
+    ]
 }
 
 /// What a file configures, for those who follow it.

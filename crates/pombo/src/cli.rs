@@ -14,6 +14,7 @@ mod dead;
 mod decide;
 mod demo;
 mod doctor;
+mod erase;
 mod events;
 mod import;
 mod keys;
@@ -22,6 +23,10 @@ mod operations;
 pub(crate) mod out;
 mod place;
 mod policy;
+mod prune;
+mod rekey;
+mod reports;
+mod reveal;
 mod sandbox;
 mod send;
 mod serve;
@@ -163,6 +168,9 @@ enum Command {
     /// List, acknowledge and silence what is wrong; list rules and test who is told
     #[command(subcommand)]
     Alerts(alerts::Verb),
+    /// List, show and send the reports that people get regularly
+    #[command(subcommand)]
+    Reports(reports::Verb),
     /// List, verify and export what happened and by whom
     #[command(subcommand)]
     Audit(audit::Verb),
@@ -241,6 +249,7 @@ fn perform(cli: Cli) -> Result<(), Trouble> {
         Command::Events(args) => wait_for(events::run(args, shared)),
         Command::Webhooks(verb) => wait_for(webhooks::run(verb, shared)),
         Command::Alerts(verb) => wait_for(alerts::run(verb, shared)),
+        Command::Reports(verb) => wait_for(reports::run(verb, shared)),
         Command::Audit(verb) => audit::run(verb, shared),
         Command::Keys(verb) => wait_for(keys::run(verb, shared)),
         Command::Policy(verb) => policy::run(verb, shared),

@@ -7,14 +7,19 @@ mod alerts;
 mod audit;
 pub mod camunda;
 pub mod channel;
+mod encryption;
 mod environment;
 mod line;
 #[cfg(test)]
 mod line_tests;
 mod policies;
+mod privacy;
 mod problem;
+mod reports;
+mod retention;
 mod section;
 pub mod smtp;
+mod teams;
 #[cfg(test)]
 mod tests;
 mod traces;
@@ -30,7 +35,7 @@ use pombo_kernel::alert::Plan;
 use pombo_kernel::breaker;
 use pombo_kernel::classify::Rules;
 use pombo_kernel::guard::{Allowed, Guard};
-use pombo_kernel::name::{ChannelName, LaneName, NoticeName, PolicyName};
+use pombo_kernel::name::{ChannelName, LaneName, NoticeName, PolicyName, ReportName, TeamName};
 use pombo_kernel::policy::{Overrides, Policy, Profile};
 use pombo_kernel::secret::Secret;
 use pombo_kernel::setup::{self, ChannelSetup, Destination, EVENTS, LaneSetup, NOTICES, Setup};
@@ -44,7 +49,9 @@ use toml::{Table, Value};
 pub use self::audit::Audit;
 pub use self::camunda::{Camunda7, Camunda8};
 pub use self::channel::Channel;
+pub use self::encryption::Encryption;
 pub use self::environment::{Environment, Needs};
+pub use self::privacy::Privacy;
 pub(crate) use self::problem::suggestion;
 pub use self::problem::{Problem, Problems};
 pub use self::smtp::Smtp;
@@ -99,11 +106,17 @@ pub struct Config {
     pub alerts: Plan,
     pub traces: Traces,
     pub metrics: Metrics,
+    pub dashboard: Dashboard,
     /// The PostgreSQL of the store; none for the embedded one.
     pub database: Option<Target>,
     /// How long finished messages are kept after their month; for ever without it.
     pub keep: Option<Span>,
     pub audit: Audit,
+    /// How long things are kept once they have ended.
+    pub retention: pombo_kernel::retention::Plan,
+    pub privacy: Privacy,
+    /// With which key what is personal is sealed in the store.
+    pub encryption: Encryption,
     /// The cluster whose jobs ask for retry decisions.
     pub camunda8: Option<Camunda8>,
     /// The engine whose external tasks ask for retry decisions.
@@ -153,18 +166,35 @@ struct File {
     /// Who is told when something is wrong, by name.
     #[schemars(default)]
     notices: BTreeMap<NoticeName, alerts::Notice>,
+    /// Who looks after which dead letters, by name.
+    #[schemars(default)]
+    teams: BTreeMap<TeamName, teams::Team>,
+    /// What people are sent regularly, by name.
+    #[schemars(default)]
+    reports: BTreeMap<ReportName, reports::Report>,
     /// Where traces go.
     #[schemars(default)]
     traces: Traces,
     /// Numbers for Prometheus, at `/metrics`.
     #[schemars(default)]
     metrics: Metrics,
+    /// The pages for people, at `/` of the HTTP door.
+    #[schemars(default)]
+    dashboard: Dashboard,
     /// Where messages are kept.
     #[schemars(default)]
     store: Store,
     /// How the audit chain is signed.
     #[schemars(default)]
     audit: Audit,
+    /// How long things are kept once they have ended.
+    retention: Option<retention::Retention>,
+    /// Who sees whom messages are for, and what they say.
+    #[schemars(default)]
+    privacy: Privacy,
+    /// With which key recipients and contents are sealed in the store.
+    #[schemars(default)]
+    encryption: Encryption,
     /// The Camunda 8 cluster whose jobs ask for retry decisions.
     camunda8: Option<Camunda8>,
     /// The Camunda 7 engine whose external tasks ask for retry decisions.
@@ -184,10 +214,16 @@ const SECTIONS: &[&str] = &[
     "smtp",
     "store",
     "audit",
+    "retention",
+    "privacy",
+    "encryption",
     "events",
     "metrics",
+    "dashboard",
     "alerts",
     "notices",
+    "teams",
+    "reports",
     "traces",
     "camunda8",
     "camunda7",
@@ -325,6 +361,22 @@ pub struct Metrics {
     pub require_key: bool,
 }
 
+/// The pages for people.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dashboard {
+    /// Whether there are any; true or false.
+    pub enabled: bool,
+    /// The time zone of the times on them, for example "America/Sao_Paulo"; `time_zone` of the file if left out.
+    pub time_zone: Option<Zone>,
+}
+
+impl Default for Dashboard {
+    fn default() -> Dashboard {
+        Dashboard { enabled: true, time_zone: None }
+    }
+}
+
 /// Where messages are kept, if not in the folder that `--data` names.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -374,7 +426,9 @@ impl Config {
         let routes = read_routes(&mut reading, table.remove("routes"), &lanes);
         let policies = read_policies(&mut reading, table.remove("policies"), profile);
         let hours = Hours::read(&mut reading, table.remove("time_zone"), table.remove("windows"));
+        let kept = retention::take(&mut table);
         let channels = read_channels(&mut reading, table.remove("channels"), &hours, &folder);
+        let retention = retention::read(&mut reading, table.remove("retention"), &kept, &channels);
         check_channel_policies(&mut reading, &channels, &policies);
         let limits = read_limits(&mut reading, table.remove("limits"));
         let server = table.remove("server").and_then(|value| reading.table("server", value));
@@ -384,11 +438,20 @@ impl Config {
         let (told, notices) = (table.remove("alerts"), table.remove("notices"));
         let mut alerts = alerts::read(&mut reading, told, notices, &channels);
         alerts.public_url = server.public_url.as_ref().map(ToString::to_string);
+        alerts.zone = hours.time_zone.clone();
+        alerts.teams = teams::read(&mut reading, table.remove("teams"), &alerts, &channels);
+        alerts.reports = reports::read(&mut reading, table.remove("reports"), &alerts);
         let traces = traces::read(&mut reading, table.remove("traces"), &folder);
         let metrics = table.remove("metrics").and_then(|value| reading.table("metrics", value));
         let metrics = reading.section("metrics", metrics.unwrap_or_default());
+        let dashboard = table.remove("dashboard").and_then(|value| reading.table("dashboard", value));
+        let dashboard = reading.section("dashboard", dashboard.unwrap_or_default());
         let (database, keep) = read_store(&mut reading, table.remove("store"), &folder);
+        retention::check_months(&mut reading, keep, &channels);
         let audit = audit::read(&mut reading, table.remove("audit"), &folder);
+        let privacy = table.remove("privacy").and_then(|value| reading.table("privacy", value));
+        let privacy = reading.section("privacy", privacy.unwrap_or_default());
+        let encryption = encryption::read(&mut reading, table.remove("encryption"), &folder);
         let camunda8 = camunda::read_eight(&mut reading, table.remove("camunda8"), &folder);
         let camunda7 = camunda::read_seven(&mut reading, table.remove("camunda7"), &folder);
         for name in table.keys() {
@@ -415,8 +478,12 @@ impl Config {
             database,
             keep,
             audit,
+            retention,
+            privacy,
+            encryption,
             events,
             metrics,
+            dashboard,
             alerts,
             traces,
             camunda8,
@@ -494,6 +561,12 @@ impl Config {
             subscribers: Guard { allow_private: self.events.allow_private, allow: self.events.allow.clone() },
             claims: self.policy("claims").cloned().unwrap_or_else(Policy::claims),
             alerts: Arc::new(self.alerts.clone()),
+            masked: self.privacy.masked_roles.clone(),
+            retention: Arc::new(self.retention.clone()),
+            dashboard: setup::Dashboard {
+                enabled: self.dashboard.enabled,
+                zone: self.dashboard.time_zone.clone().unwrap_or_else(|| self.time_zone.clone()),
+            },
         }
     }
 

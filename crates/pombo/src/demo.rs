@@ -81,6 +81,8 @@ pub(crate) struct Stage {
     pub(crate) node: Node,
     /// An admin key of its own, good for this node.
     pub(crate) key: String,
+    /// The way to the dashboard without typing it, once.
+    pub(crate) link: Option<String>,
     providers: Providers,
     client: Client,
     dice: Dice,
@@ -104,7 +106,7 @@ impl Stage {
         let variables: Environment = providers.variables().into_iter().collect();
         let config = Config::parse(CONFIG, Source::default(), &variables)?;
         let channels = channels(&config, providers.webhook.address)?;
-        let opened = node::open(Place::Embedded(data.to_owned()), Roles::default(), None).await?;
+        let opened = node::open(Place::Embedded(data.to_owned().into()), Roles::default(), None).await?;
         let key = format!("pombo_demo_{:016x}{:016x}", clock::seed(), clock::seed());
         opened.admin_key(Some(&key)).await?;
         let parts = Parts { config, channels, listen, lanes: Vec::new() };
@@ -116,7 +118,17 @@ impl Stage {
                 .await?;
         }
         let campaign = campaign(&client).await?;
-        Ok(Stage { node, key, providers, client, dice: Dice::seeded(clock::seed()), sent_in: 0, campaign })
+        let link = node.login_link(&key).await;
+        Ok(Stage {
+            node,
+            key,
+            link,
+            providers,
+            client,
+            dice: Dice::seeded(clock::seed()),
+            sent_in: 0,
+            campaign,
+        })
     }
 
     /// Lets the campaign begin.

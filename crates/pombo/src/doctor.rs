@@ -148,7 +148,7 @@ pub(crate) fn disk(disk: Disk) -> Finding {
     let hint = "make room, or move the folder: a full disk pauses sending and refuses new messages";
     match disk.free {
         free if free < 200 * MIB => Finding::wrong("disk", said, hint),
-        free if free < 1024 * MIB || free < disk.total / 20 => Finding::warn("disk", said, hint),
+        free if free < 1024 * MIB || free < disk.total / 10 => Finding::warn("disk", said, hint),
         _ => Finding::ok("disk", said),
     }
 }
@@ -205,6 +205,8 @@ pub(crate) fn secret_files(text: &str, folder: &Path) -> Vec<PathBuf> {
                 Value::Table(table) => gather(table, files),
                 Value::Array(items) => {
                     items.iter().filter_map(Value::as_table).for_each(|table| gather(table, files));
+                    let named = items.iter().filter_map(Value::as_str).filter(|_| key.ends_with("_files"));
+                    files.extend(named.map(PathBuf::from));
                 }
                 Value::String(file) if is_secret(key) => files.push(file.into()),
                 _ => {}
@@ -302,8 +304,8 @@ mod tests {
         let status = |free: u64, total: u64| disk(Disk { free: free * MIB, total: total * MIB }).status;
         assert_eq!(status(100, 1_000), Status::Wrong);
         assert_eq!(status(900, 10_000), Status::Warn);
-        assert_eq!(status(4_000, 100_000), Status::Warn, "less than a twentieth");
-        assert_eq!(status(6_000, 100_000), Status::Ok);
+        assert_eq!(status(9_000, 100_000), Status::Warn, "less than a tenth");
+        assert_eq!(status(11_000, 100_000), Status::Ok);
     }
 
     #[test]

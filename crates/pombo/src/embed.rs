@@ -249,7 +249,11 @@ impl Pombo {
         let senders = config.channels()?;
         let place = match database.or_else(|| config.database.clone()) {
             Some(target) => Place::Postgres(target),
-            None => Place::Embedded(data),
+            None => Place::Embedded(data.into()),
+        };
+        let place = match config.encryption.keys() {
+            Ok(keys) => place.with_keys(keys),
+            Err(error) => return Err(StartError::Store { place: place.to_string(), error }),
         };
         let opened = node::open(place, Roles::default(), config.keep).await?;
         let (store, clock) = (Arc::clone(&opened.store), Arc::clone(&opened.clock));

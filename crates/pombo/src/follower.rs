@@ -34,6 +34,8 @@ pub(crate) enum Rest {
     Until(Span),
     /// All is done: wait for news, and then a little for more of it.
     News(Duration),
+    /// The same, but for so long at most: something is due then.
+    NewsWithin(Duration, Span),
 }
 
 /// Whoever looks at records in rounds.
@@ -51,13 +53,14 @@ pub(crate) trait Following: Send + Sized {
             let mut news = self.store().watch();
             loop {
                 news.mark_unchanged();
-                let wait = match self.round().await {
+                let (wait, most) = match self.round().await {
                     Ok(Rest::None) => continue,
                     Ok(Rest::Until(span)) => {
                         sleep(span.to_std()).await;
                         continue;
                     }
-                    Ok(Rest::News(pace)) => pace,
+                    Ok(Rest::News(pace)) => (pace, None),
+                    Ok(Rest::NewsWithin(pace, most)) => (pace, Some(most)),
                     Err(StoreError::Closed | StoreError::Broken(_)) => return,
                     Err(error) => {
                         debug!(%error, "the events wait to be followed");
@@ -66,10 +69,23 @@ pub(crate) trait Following: Send + Sized {
                         continue;
                     }
                 };
-                if news.changed().await.is_err() {
-                    return;
+                let due = async {
+                    match most {
+                        Some(most) => sleep(most.to_std()).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                let more = async {
+                    let open = news.changed().await.is_ok();
+                    if open {
+                        sleep(wait).await;
+                    }
+                    open
+                };
+                tokio::select! {
+                    () = due => {}
+                    open = more => if !open { return },
                 }
-                sleep(wait).await;
             }
         }
     }

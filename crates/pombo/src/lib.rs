@@ -69,11 +69,14 @@ mod conductor;
 #[doc(hidden)]
 pub mod config;
 mod demo;
+mod digests;
 mod doctor;
 mod embed;
+mod eraser;
 mod fanout;
 mod follower;
 mod inbox;
+mod keeper;
 #[doc(hidden)]
 pub mod log;
 mod meter;
@@ -82,6 +85,7 @@ pub mod node;
 mod notices;
 mod operations;
 mod providers;
+mod reports;
 mod rounds;
 mod submission;
 mod suppressor;

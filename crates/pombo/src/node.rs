@@ -7,7 +7,6 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,15 +34,19 @@ use crate::camunda::{Desk, Workers};
 use crate::clock::{self, SteadyClock, SystemClock};
 use crate::conductor::Conductor;
 use crate::config::{Config, Environment, Problems};
+use crate::digests::Digester;
 use crate::fanout::Fanout;
 use crate::inbox::Clerk;
+use crate::keeper::Keeper;
 use crate::meter;
 use crate::notices::Courier;
 use crate::operations::Foreman;
+use crate::reports::Reporter;
 use crate::submission::Submission;
 use crate::suppressor::Suppressor;
 use crate::traces::Office;
 
+use pombo_store::home::Folder;
 pub use pombo_store::home::Home as Place;
 
 /// What a node does. Where nodes share a database, not all of them need to do everything.
@@ -144,7 +147,10 @@ pub struct Works {
     fanout: Option<Fanout>,
     suppressor: Option<Suppressor>,
     lookout: Option<Lookout>,
+    keeper: Option<Keeper>,
     courier: Option<Courier>,
+    digester: Option<Digester>,
+    reporter: Option<Reporter>,
     /// Whoever signs the audit chain.
     anchorer: Option<Anchorer>,
     /// Whoever answers the tasks of process engines.
@@ -217,8 +223,8 @@ struct Stores {
     clock: Arc<dyn Clock>,
 }
 
-fn embedded(folder: &Path, registry: &Registry) -> Result<Stores, StoreError> {
-    let core = Sqlite::open(folder, Dice::seeded(clock::seed()), &clock::entropy())?;
+fn embedded(folder: &Folder, registry: &Registry) -> Result<Stores, StoreError> {
+    let core = Sqlite::open_with(folder, Dice::seeded(clock::seed()), &clock::entropy(), folder.keys())?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let shell = Shell::start(core, Arc::clone(&clock), Box::new(clock::entropy))?;
     shell.meter().show(registry);
@@ -339,9 +345,20 @@ impl Opened {
             let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
             Lookout::start(store, setups.subscribe(), clock, place.clone())
         });
+        let keeper = roles.has(NodeRole::Scheduler).then(|| {
+            let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
+            Keeper::start(store, setups.subscribe(), clock, clock::seed())
+        });
         let courier = roles
             .has(NodeRole::Scheduler)
             .then(|| Courier::start(Arc::clone(&engine_store), setups.subscribe(), Arc::clone(&clock)));
+        let digester = roles.has(NodeRole::Scheduler).then(|| {
+            let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
+            Digester::start(store, setups.subscribe(), clock, clock::seed())
+        });
+        let reporter = roles
+            .has(NodeRole::Scheduler)
+            .then(|| Reporter::start(Arc::clone(&engine_store), setups.subscribe(), Arc::clone(&clock)));
         let suppressor = roles.has(NodeRole::Scheduler).then(|| {
             let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
             Suppressor::start(store, setups.subscribe(), clock, Arc::new(clock::entropy), clock::seed())
@@ -377,7 +394,10 @@ impl Opened {
             fanout,
             suppressor,
             lookout,
+            keeper,
             courier,
+            digester,
+            reporter,
             anchorer: None,
             camunda: None,
             traces,
@@ -427,7 +447,8 @@ impl Works {
     async fn drain(&mut self, grace: Duration) -> Result<(), NodeError> {
         (self.watchmen, self.clerk, self.foreman) = (None, None, None);
         (self.conductor, self.fanout, self.suppressor) = (None, None, None);
-        (self.lookout, self.courier) = (None, None);
+        (self.lookout, self.courier, self.keeper) = (None, None, None);
+        (self.digester, self.reporter) = (None, None);
         self.anchorer = None;
         let Some(engine) = &self.engine else { return Ok(()) };
         let camunda = self.camunda.take();
@@ -471,6 +492,20 @@ impl Node {
             address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
         }
         format!("http://{address}")
+    }
+
+    /// A link by which the holder of that key comes to the dashboard, once; none where there is no dashboard, or no
+    /// link could be made.
+    pub async fn login_link(&self, key: &str) -> Option<String> {
+        if !self.config.dashboard.enabled {
+            return None;
+        }
+        let key = pombo_web::digest(key);
+        let made = pombo_web::dash::make_link(&*self.store, &key, &clock::entropy, self.clock.now()).await;
+        let path = made.ok().map(|secret| pombo_web::dash::link_path(&secret))?;
+        let public =
+            self.config.server.public_url.as_ref().map(|url| url.as_str().trim_end_matches('/').to_owned());
+        Some(format!("{}{path}", public.unwrap_or_else(|| self.url())))
     }
 
     /// Where the door for mail listens, where there is one.

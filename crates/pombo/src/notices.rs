@@ -142,17 +142,19 @@ impl Work {
                 Ok(None)
             }
             Stands::Failed { reason, .. } => {
-                let why =
-                    line.last_failure.as_ref().map_or(reason.as_str(), |failure| failure.category.as_str());
-                let next = self.pass(doc, notice, target, &format!("its message failed: {why}"), now).await?;
-                // It is dealt with, and nobody has to decide about it.
+                // It is dealt with, and nobody has to decide about it. Only then is the message let go: whatever comes
+                // between, it is found again as one that was discarded.
                 let note = Some("a notice, which goes another way".to_owned());
                 let (tenant, ids, by) = (message.queue.tenant.clone(), vec![message.id], Actor::engine());
                 let ruling = Ruling { tenant, ids, act: Act::Discard, by, note, with: None };
-                self.store.rule(ruling).await.map(|_| next)
+                self.store.rule(ruling).await.map(drop)?;
+                let why = failed(line).unwrap_or_else(|| format!("its message failed: {reason}"));
+                self.pass(doc, notice, target, &why, now).await
             }
-            Stands::Cancelled { .. } | Stands::Discarded { .. } => {
-                self.pass(doc, notice, target, "its message was called off", now).await
+            Stands::Discarded { .. } | Stands::Cancelled { .. } => {
+                let failed = failed(line).filter(|_| matches!(line.state, Stands::Discarded { .. }));
+                let why = failed.unwrap_or_else(|| "its message was called off".to_owned());
+                self.pass(doc, notice, target, &why, now).await
             }
             Stands::Pending { .. } | Stands::Sending { .. } => {
                 let (Some(target), Some(_)) = (target, notice.next(target)) else { return Ok(None) };
@@ -217,6 +219,11 @@ impl Work {
             _ => "its channel is held".to_owned(),
         }))
     }
+}
+
+/// How the last attempt of a message failed, in words.
+fn failed(line: &Line) -> Option<String> {
+    line.last_failure.as_ref().map(|failure| format!("its message failed: {}", failure.category))
 }
 
 /// The message that carries a notice to a target. The same notice for the same target is the same message: its key has a

@@ -17,14 +17,17 @@ use pombo_kernel::operation::{Canary, Found, Kind, Operation, Sight, Step};
 use pombo_kernel::setup::{ChannelSetup, Setup};
 use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::dead::{Act, Cause, Ruled, Ruling, cause_of};
+use pombo_store::prune::{Effect, Prune, Walk};
 use pombo_store::shelf::{Doc, Shelf, Shelved};
 use pombo_store::{Line, Store, StoreError, roster};
 use pombo_web::{filter, operation, suppression};
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tracing::{debug, info, warn};
 
 use crate::clock::Stopwatch;
+use crate::eraser::Eraser;
+use crate::keeper::{Pace, label};
 use crate::node::{NodeRole, Roles};
 use crate::rounds::Rounds;
 
@@ -32,6 +35,8 @@ use crate::rounds::Rounds;
 const WATCH_EVERY: Span = Span::from_secs(1);
 /// How long one who met another at the same operation leaves it to that one.
 const YIELD: Span = Span::from_secs(2);
+/// From one look at whoever erases to the next.
+const ERASE_LOOK: Span = Span::from_secs(1);
 /// How long a provider may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(8);
 
@@ -66,6 +71,9 @@ impl Foreman {
             letters: roles.has(NodeRole::Scheduler),
             probes: roles.has(NodeRole::Worker),
             later: HashMap::new(),
+            walks: HashMap::new(),
+            pace: Pace::default(),
+            erasing: HashMap::new(),
             asking: JoinSet::new(),
         };
         Foreman { task: tokio::spawn(work.run()), channels }
@@ -86,7 +94,12 @@ struct Work {
     probes: bool,
     /// Operations that are left alone until then, by their ids.
     later: HashMap<String, Time>,
-    /// Providers that are being asked; dropped with this.
+    /// How far the removal of messages has come, by operation.
+    walks: HashMap<String, Walk>,
+    pace: Pace,
+    /// Who erases whom, by their operations.
+    erasing: HashMap<String, AbortHandle>,
+    /// Providers that are being asked, and those who erase; dropped with this.
     asking: JoinSet<()>,
 }
 
@@ -110,7 +123,7 @@ impl Rounds for Work {
         let now = self.clock.now();
         self.later.retain(|_, until| *until > now);
         let mine = match operation.kind {
-            Kind::Reprocess | Kind::Discard => self.letters,
+            Kind::Reprocess | Kind::Discard | Kind::Erase | Kind::Prune => self.letters,
             // What nobody took up, anybody may give up.
             Kind::TestChannel => self.probes || matches!(operation.next(now), Step::Halt(_)),
         };
@@ -129,8 +142,10 @@ impl Work {
             Step::Nothing => Ok(None),
             Step::Wait(until) => Ok(Some(until)),
             Step::Halt(reason) => self.write(doc, operation.halted(reason, now), now).await,
+            Step::Take(most) if operation.kind == Kind::Prune => self.prune(doc, operation, most, now).await,
             Step::Take(most) => self.take(doc, operation, most, now).await,
             Step::Probe => self.probe(doc, operation, now).await,
+            Step::Erase => Ok(self.erase(doc, operation, now)),
             Step::Watch(canaries) => {
                 let lines = self.store.lines(canaries.iter().map(|it| it.id).collect()).await?;
                 let sights: Vec<Sight> = canaries.iter().map(|canary| seen(canary, &lines)).collect();
@@ -187,6 +202,40 @@ impl Work {
         Ok(next.due())
     }
 
+    /// Removes some messages that ended long ago, or counts them, and rests.
+    async fn prune(
+        &mut self,
+        doc: &Doc,
+        operation: Operation,
+        most: usize,
+        now: Time,
+    ) -> Result<Option<Time>, StoreError> {
+        let setup = self.setup.borrow().clone();
+        let rules = match operation::prune_rules(&operation.filter, &setup) {
+            Ok(rules) => Arc::new(rules),
+            Err((name, what, _)) => {
+                let reason = format!("{name} {what}");
+                return self.write(doc, operation.halted(&reason, now), now).await;
+            }
+        };
+        // After a restart what was seen before is counted anew, so that more of it is kept.
+        let before = operation.cursor.map(MessageKey);
+        let walk = self.walks.remove(&doc.id).filter(|walk| walk.before == before);
+        let walk = walk.unwrap_or_else(|| Walk::before(before));
+        let dry = operation.filter.contains_key("dry_run");
+        let effect = if dry { Effect::Tell } else { Effect::Remove };
+        let prune = Prune { rules, by: operation.by.clone(), effect, walk };
+        let watch = Stopwatch::start();
+        let done = self.store.prune(prune, most, now).await?;
+        let rest = self.pace.after(watch.elapsed(), !dry && done.count() > 0);
+        let counts = done.removed.iter().map(|((channel, state), count)| (label(channel, *state), *count));
+        let next_at = now + Span::from_millis(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
+        let cursor = done.next.as_ref().and_then(|walk| walk.before);
+        let next = operation.pruned(counts, cursor, next_at, now);
+        self.walks.extend(done.next.map(|walk| (doc.id.clone(), walk)));
+        self.write(doc, next, now).await
+    }
+
     /// Leaves out messages of campaigns that were cancelled, or whose recipients are not to be written to by now.
     async fn writable(&self, tenant: &Tenant, lines: Vec<Line>) -> Result<Vec<Line>, StoreError> {
         let setup = self.setup.borrow().clone();
@@ -236,6 +285,27 @@ impl Work {
     fn leave(&mut self, doc: &Doc, until: Time) -> Time {
         self.later.insert(doc.id.clone(), until);
         until
+    }
+
+    /// Erases somebody, beside whatever else is to be done. One who is at it already goes on.
+    fn erase(&mut self, doc: &Doc, operation: Operation, now: Time) -> Option<Time> {
+        let again = self.leave(doc, now + ERASE_LOOK);
+        if self.erasing.get(&doc.id).is_some_and(|at_it| !at_it.is_finished()) {
+            return Some(again);
+        }
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+        let setup = self.setup.borrow().clone();
+        let eraser = Eraser::take_up(store, clock, &setup, doc.clone(), operation)?;
+        let id = doc.id.clone();
+        let at_it = self.asking.spawn(async move {
+            match eraser.run(&mut |_| {}).await {
+                Ok(stopped) => info!(operation_id = id, ?stopped, "an erasure has stopped"),
+                Err(error) => warn!(%error, operation_id = id, "an erasure waits; it goes on in a moment"),
+            }
+        });
+        self.erasing.retain(|_, at_it| !at_it.is_finished());
+        self.erasing.insert(doc.id.clone(), at_it);
+        Some(again)
     }
 
     /// Asks a provider, if this node can; others wait for its answer.

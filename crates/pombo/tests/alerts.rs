@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use pombo::client::{Client, Payload};
 use pombo_channels::sandbox::{Options, Sandbox};
+use pombo_kernel::time::Clock as _;
+use pombo_kernel::window::Zone;
 use pombo_testbed::Cluster;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -74,18 +76,27 @@ impl Receiver {
 
     /// What it was told, once it was.
     async fn hears(&self, rule: &str, kind: &str) -> Value {
-        let found = |letter: &&Value| letter["type"] == kind && letter["data"]["alert"]["rule"] == rule;
+        self.hears_all(kind, 1, |letter| letter["data"]["alert"]["rule"] == rule).await.remove(0)
+    }
+
+    /// What it was told of that type and fits, once there are as many.
+    async fn hears_all(&self, kind: &str, count: usize, fits: impl Fn(&Value) -> bool) -> Vec<Value> {
         let told = async {
             loop {
                 let news = self.news.notified();
-                if let Some(letter) = self.heard.lock().unwrap().iter().find(found) {
-                    return letter.clone();
+                let found = self.letters(kind).into_iter().filter(&fits).collect::<Vec<_>>();
+                if found.len() >= count {
+                    return found;
                 }
                 news.await;
             }
         };
-        let told = tokio::time::timeout(Duration::from_secs(30), told).await;
-        told.unwrap_or_else(|_| panic!("not within 30 s: {kind} of {rule}; it heard {:?}", self.told()))
+        let told = tokio::time::timeout(Duration::from_secs(60), told).await;
+        told.unwrap_or_else(|_| panic!("not within 60 s: {count} × {kind}; it heard {:?}", self.told()))
+    }
+
+    fn letters(&self, kind: &str) -> Vec<Value> {
+        self.heard.lock().unwrap().iter().filter(|letter| letter["type"] == kind).cloned().collect()
     }
 }
 
@@ -122,10 +133,15 @@ async fn send(client: &Client, to: &str) {
     client.post("/v1/messages", Payload::json(&body)).await.unwrap();
 }
 
-/// What the command line says.
+/// What the command line says of alerts.
 fn pombo(place: &Place, args: &[&str]) -> String {
+    said(place, &[&["alerts"], args].concat())
+}
+
+/// What the command line says.
+fn said(place: &Place, args: &[&str]) -> String {
     let mut command = Command::new(binary());
-    command.arg("alerts").args(args).env("POMBO_SERVER", place.url()).env("POMBO_API_KEY", KEY);
+    command.args(args).env("POMBO_SERVER", place.url()).env("POMBO_API_KEY", KEY);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -228,4 +244,113 @@ async fn while_the_way_to_people_is_down_the_fallback_gets_the_notice_from_which
     for server in servers {
         assert!(server.terminate().await.success());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ DL-5
+async fn an_outage_with_hundreds_of_dead_letters_is_one_digest_for_the_team_and_then_a_later_one() {
+    let (team, sandbox) = (Receiver::start().await, place::sink().await);
+    let place = Place::new();
+    let config = format!(
+        "[notices.ops]\nchannel = \"hooks\"\nto = \"{}\"\n\
+         [teams.administrator]\nnotify = [\"ops\"]\ngather = [\"10s\", \"15s\", \"1h\"]\n",
+        team.url()
+    );
+    configure(&place, &config);
+    let server = place.start();
+    place.ready().await;
+    let client = place.client();
+    let down = json!({"channel": "crm", "to": sandbox.url("/gone"), "content": {"body": {"canary": "ana@clinic.example"}}});
+    client.post("/v1/messages/batch", Payload::json(&json!(vec![down.clone(); 300]))).await.unwrap();
+    let dead = async {
+        loop {
+            let groups = client.get("/v1/dead-letters/groups").await.unwrap();
+            if groups["items"][0]["count"] == 300 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), dead).await.expect("all of them are dead letters");
+    // Whoever gathers them dies in the midst of it.
+    server.kill();
+    let server = place.start();
+    place.ready().await;
+    let first = team.hears_all("dead_letters.digest", 1, |_| true).await.remove(0);
+    let data = &first["data"];
+    assert_eq!(
+        (&data["team"], &data["count"], &data["goes_on"]),
+        (&json!("administrator"), &json!(300), &json!(false))
+    );
+    assert_eq!((&data["causes"][0]["category"], &data["causes"][0]["count"]), (&json!("gone"), &json!(300)));
+    assert_eq!(data["link"], "https://pombo.clinic.example/dead");
+    client.post("/v1/messages/batch", Payload::json(&json!(vec![down; 5]))).await.unwrap();
+    let later = team.hears_all("dead_letters.digest", 2, |_| true).await.remove(1);
+    assert_eq!((&later["data"]["count"], &later["data"]["goes_on"]), (&json!(5), &json!(true)));
+    assert_eq!(team.letters("dead_letters.digest").len(), 2);
+    assert!(!format!("{:?}", team.heard.lock().unwrap()).contains("ana@clinic"), "nobody's data is told");
+    assert!(server.terminate().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ OB-6
+async fn a_report_arrives_once_across_restarts_and_again_when_somebody_asks_for_it() {
+    let (chief, place) = (Receiver::start().await, Place::new());
+    let now = pombo::clock::SystemClock::new().now();
+    // Somewhere it is noon, so that no day ends meanwhile.
+    let east = 12 - now.hour().rem_euclid(24);
+    let zone = if east > 0 { format!("Etc/GMT-{east}") } else { format!("Etc/GMT+{}", -east) };
+    let tomorrow = zone.parse::<Zone>().unwrap().day(now).plus(1);
+    let write = |every: &str| {
+        let config = format!(
+            "[notices.ops]\nchannel = \"hooks\"\nto = \"{}\"\nlanguage = \"pt-BR\"\n\
+             [reports.mine]\nnotify = [\"ops\"]\nat = \"00:00\"\ntime_zone = \"{zone}\"\n{every}\n",
+            chief.url()
+        );
+        configure(&place, &config);
+    };
+    // The last week ended six days ago, and its report is not sent, since nobody wanted one then.
+    write(&format!("every = \"week\"\nday = \"{}\"", tomorrow.weekday()));
+    let server = place.start();
+    place.ready().await;
+    let client = place.client();
+    let looked = async {
+        while client.get("/v1/reports").await.unwrap()["items"][0]["done_until"].is_null() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), looked).await.expect("somebody looks when it is due");
+    server.kill();
+    // From now on by the day: yesterday's is due.
+    write("every = \"day\"");
+    let server = place.start();
+    let report = chief.hears_all("report", 1, |_| true).await.remove(0);
+    assert_eq!((&report["data"]["report"], &report["data"]["every"]), (&json!("mine"), &json!("day")));
+    let yesterday = tomorrow.plus(-2).to_string();
+    place.ready().await;
+    let until = client.get("/v1/reports").await.unwrap()["items"][0]["done_until"].clone();
+    assert_eq!(report["data"]["until"], until);
+    server.kill();
+    let server = place.start();
+    place.ready().await;
+    let sent = said(&place, &["reports", "send", "mine"]);
+    assert!(sent.contains(&format!("mine of {yesterday} is on its way to ops")), "{sent}");
+    assert_eq!(chief.hears_all("report", 2, |_| true).await.len(), 2, "one by itself, and one by hand");
+    let records = client.get("/v1/audit?event=report_sent").await.unwrap();
+    let by: Vec<_> = records["items"].as_array().unwrap().iter().map(|it| it["actor"].clone()).collect();
+    assert_eq!((by.len(), &by[1]), (2, &json!("pombo")), "{records}");
+    assert!(said(&place, &["reports", "list"]).contains("mine"));
+    let shown = said(&place, &["reports", "show", "mine", "--date", &yesterday, "--language", "pt-BR"]);
+    assert!(shown.contains("Relatório diário mine") && shown.contains("Indicadores e metas"), "{shown}");
+    assert!(server.terminate().await.success());
+}
+
+#[test]
+fn a_length_of_time_that_cannot_be_read_is_refused_with_words_before_anybody_is_asked() {
+    let output =
+        Command::new(binary()).args(["alerts", "silence", "alr_1", "--for", "2horas"]).output().unwrap();
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(
+        words.contains("--for") && words.contains("not a length of time") && words.contains("2h"),
+        "{words}"
+    );
 }

@@ -9,14 +9,17 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
-use pombo_kernel::id::MessageId;
+use pombo_kernel::erasure::Pseudonyms;
+use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Time};
 use pombo_store::core::Core;
 use pombo_store::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
+use pombo_store::erase::{Erase, Erased};
 use pombo_store::memory::Memory;
+use pombo_store::prune::{Lapsed, Prune, Pruned, Ripe};
 use pombo_store::roster::{Enlist, Enlisted, Feed, NotDone};
 use pombo_store::shelf::{Shelve, Shelved};
 use pombo_store::shell::{Shell, Writer};
@@ -295,6 +298,22 @@ impl<C: Core> Core for Fallible<C> {
 
     fn examine(&mut self, finding: &Finding, now: Time) -> Result<(), StoreError> {
         self.core.examine(finding, now)
+    }
+
+    fn prune(&mut self, prune: &Prune, ripe: &Ripe, now: Time) -> Result<Pruned, StoreError> {
+        self.core.prune(prune, ripe, now)
+    }
+
+    fn lapse(&mut self, after: Option<MessageKey>, max: usize, now: Time) -> Result<Lapsed, StoreError> {
+        self.core.lapse(after, max, now)
+    }
+
+    fn pseudonyms(&self) -> Pseudonyms {
+        self.core.pseudonyms()
+    }
+
+    fn erase(&mut self, wish: &Erase, now: Time) -> Result<Erased, StoreError> {
+        self.core.erase(wish, now)
     }
 
     fn pause(&mut self, pause: &Pause, by: &Actor) -> Result<(), StoreError> {

@@ -239,6 +239,9 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
         subscribers: Guard::default(),
         claims: Policy::claims(),
         alerts: Arc::default(),
+        masked: BTreeSet::new(),
+        retention: Default::default(),
+        dashboard: pombo_kernel::setup::Dashboard::default(),
     }
 }
 

@@ -157,6 +157,9 @@ fn setup(workers: u16) -> Arc<Setup> {
         subscribers: Guard::default(),
         claims: Policy::claims(),
         alerts: Arc::default(),
+        masked: std::collections::BTreeSet::new(),
+        retention: Default::default(),
+        dashboard: pombo_kernel::setup::Dashboard::default(),
     })
 }
 

@@ -76,14 +76,27 @@ pub enum Event {
     AlertAcknowledged = 82,
     AlertSilenced = 83,
     AlertUnsilenced = 84,
+    /// Somebody saw persons whom their role hides.
+    Revealed = 85,
+    /// Everything of one person was erased.
+    Erased = 86,
     /// Somebody took a copy of many records.
     Exported = 87,
+    /// Messages left as retention asks.
+    Pruned = 88,
     /// The end of the chain was signed.
     Anchored = 89,
+    /// Somebody came to the dashboard.
+    LoggedIn = 90,
+    LoggedOut = 91,
+    /// What is personal was sealed with another key, or with none.
+    Rekeyed = 92,
+    /// Figures were sent to whom they are for.
+    ReportSent = 93,
 }
 
 impl Event {
-    pub const ALL: [Event; 49] = [
+    pub const ALL: [Event; 56] = [
         Event::Accepted,
         Event::Claimed,
         Event::Sent,
@@ -131,8 +144,15 @@ impl Event {
         Event::AlertAcknowledged,
         Event::AlertSilenced,
         Event::AlertUnsilenced,
+        Event::Revealed,
+        Event::Erased,
         Event::Exported,
+        Event::Pruned,
         Event::Anchored,
+        Event::LoggedIn,
+        Event::LoggedOut,
+        Event::Rekeyed,
+        Event::ReportSent,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -184,8 +204,15 @@ impl Event {
             Event::AlertAcknowledged => "alert_acknowledged",
             Event::AlertSilenced => "alert_silenced",
             Event::AlertUnsilenced => "alert_unsilenced",
+            Event::Revealed => "revealed",
+            Event::Erased => "erased",
             Event::Exported => "exported",
+            Event::Pruned => "pruned",
             Event::Anchored => "anchored",
+            Event::LoggedIn => "logged_in",
+            Event::LoggedOut => "logged_out",
+            Event::Rekeyed => "rekeyed",
+            Event::ReportSent => "report_sent",
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::audit::Verified;
 use crate::dead::CauseId;
 use crate::moving::Table;
+use crate::vault::rekeying::Opened;
 use crate::{Pause, StoreError};
 
 /// What was found.
@@ -21,6 +22,8 @@ pub struct Checkup {
     pub audit_blocks: u64,
     pub audit_records: u64,
     pub paused: Option<Pause>,
+    /// Nothing where the pages are damaged, or the store is a part of a copy.
+    pub encryption: Option<Opened>,
     /// Empty if all is well.
     pub faults: Vec<Fault>,
 }

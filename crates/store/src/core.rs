@@ -28,6 +28,7 @@ use std::sync::Arc;
 use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
+use pombo_kernel::erasure::{Bookmark, Pseudonyms, Seeker};
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft, Idempotency};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
@@ -35,7 +36,9 @@ use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 
 use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
+use crate::erase::{Erase, Erased, Sought};
 use crate::meter::Counts;
+use crate::prune::{Lapsed, Prune, Pruned, Ripe};
 use crate::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use crate::{
@@ -106,6 +109,21 @@ pub trait Core: Send + 'static {
     fn feed(&mut self, feed: &Feed, now: Time) -> Result<Result<(), NotDone>, StoreError>;
     fn strike(&mut self, tenant: &Tenant, campaign: &CampaignName, max: usize) -> Result<usize, StoreError>;
     fn cut(&mut self, tenant: &Tenant, campaign: &CampaignName, now: Time) -> Result<bool, StoreError>;
+    /// Removes what a look found to be given up, as far as it has not moved since.
+    fn prune(&mut self, prune: &Prune, ripe: &Ripe, now: Time) -> Result<Pruned, StoreError>;
+    /// See [`Store::lapse`](crate::Store::lapse).
+    fn lapse(&mut self, after: Option<MessageKey>, max: usize, now: Time) -> Result<Lapsed, StoreError>;
+    /// See [`Store::pseudonyms`](crate::Store::pseudonyms).
+    fn pseudonyms(&self) -> Pseudonyms;
+    /// See [`Store::erase`](crate::Store::erase).
+    fn erase(&mut self, wish: &Erase, now: Time) -> Result<Erased, StoreError>;
+    /// Has the next commit be followed by a sweep: see [`Store::sweep`](crate::Store::sweep). One that has no files of its
+    /// own has nothing to do.
+    fn sweep(&mut self) {}
+    /// What came of the last sweep.
+    fn swept(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
     /// Fails up to `max` messages that wait past their deadline; how many there were. One that is being sent is
     /// left to its settlement.
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError>;
@@ -176,6 +194,8 @@ pub trait Reading: Send + 'static {
     fn doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str) -> Result<Option<Doc>, StoreError>;
     fn docs(&mut self, wanted: &Wanted) -> Result<Vec<Doc>, StoreError>;
     fn recipients(&mut self, roster: &Roster) -> Result<Vec<Recipient>, StoreError>;
+    /// See [`Store::seek`](crate::Store::seek).
+    fn seek(&mut self, seeker: &Seeker, from: Bookmark, max: usize) -> Result<Sought, StoreError>;
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError>;
     fn stats(&mut self, wanted: &StatsWanted) -> Result<Vec<Measured>, StoreError>;
     fn backlog(&mut self, now: Time) -> Result<Vec<Backlog>, StoreError>;
@@ -188,6 +208,8 @@ pub trait Reading: Send + 'static {
         while walk.on(&self.chain(walk.tip.sequence, usize::MAX)?) {}
         Ok(walk.verified())
     }
+    /// Messages that are given up: at most so many, found among ten times as many.
+    fn ripe(&mut self, prune: &Prune, max: usize, now: Time) -> Result<Ripe, StoreError>;
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError>;
     fn paused(&mut self) -> Result<Option<Pause>, StoreError>;
     fn template(

@@ -16,15 +16,45 @@ use crate::glance::Glance;
 use crate::moving::{self, Copied, MoveError, Moved, Source, Target};
 use crate::postgres::{self, Postgres, Sealing};
 use crate::sqlite::{self, Sqlite};
-use crate::{Pause, StoreError};
+use crate::vault::Keys;
+use crate::vault::opening::{NAME_A_KEY, Seal};
+use crate::vault::rekeying::{self, Aim, Exchange, Rekeyed, Turning, Values};
+use crate::walls::Walls;
+use crate::{Pause, StoreError, transition};
 
 /// Where a store is.
 #[derive(Clone, Debug)]
 pub enum Home {
     /// A folder on this machine, which belongs to one process at a time.
-    Embedded(PathBuf),
+    Embedded(Folder),
     /// A database that any number of nodes share.
     Postgres(postgres::Target),
+}
+
+/// A folder with a store, and what that is sealed with, if it is or is to be.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    path: PathBuf,
+    keys: Option<Keys>,
+}
+
+impl Folder {
+    pub fn keys(&self) -> Option<&Keys> {
+        self.keys.as_ref()
+    }
+}
+
+impl From<PathBuf> for Folder {
+    fn from(path: PathBuf) -> Folder {
+        Folder { path, keys: None }
+    }
+}
+
+impl std::ops::Deref for Folder {
+    type Target = Path;
+    fn deref(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl FromStr for Home {
@@ -40,7 +70,7 @@ impl FromStr for Home {
         match (folder, other) {
             ("", _) => Err("the folder is missing".to_owned()),
             (_, Some(_)) => Err("a store is written as postgres://…, sqlite:FOLDER or a folder".to_owned()),
-            (folder, None) => Ok(Home::Embedded(folder.into())),
+            (folder, None) => Ok(Home::Embedded(PathBuf::from(folder).into())),
         }
     }
 }
@@ -76,6 +106,22 @@ impl fmt::Debug for Trail {
 }
 
 impl Home {
+    /// The same place, whose store is sealed with these keys, or will be.
+    #[must_use]
+    pub fn with_keys(self, keys: Option<Keys>) -> Home {
+        match self {
+            Home::Embedded(folder) => Home::Embedded(Folder { keys, ..folder }),
+            Home::Postgres(target) => Home::Postgres(target.with_keys(keys)),
+        }
+    }
+
+    fn keys(&self) -> Option<&Keys> {
+        match self {
+            Home::Embedded(folder) => folder.keys(),
+            Home::Postgres(target) => target.keys(),
+        }
+    }
+
     /// Lets everything go on, on whoever's word; false if nothing was paused. Refused while a process has the folder:
     /// that one must be told.
     pub fn resume(&self, by: &Actor, now: Time, entropy: &[u8; 32]) -> Result<bool, MoveError> {
@@ -109,7 +155,8 @@ impl Home {
         match self {
             Home::Embedded(folder) => {
                 sqlite::moving::free(folder)?;
-                Ok(committed(Sqlite::open(folder, dice, entropy)?, in_folder, now, entropy)?)
+                let core = Sqlite::open_with(folder, dice, entropy, folder.keys.as_ref())?;
+                Ok(committed(core, in_folder, now, entropy)?)
             }
             Home::Postgres(target) => {
                 if postgres::moving::schema(target)?.is_none() {
@@ -121,11 +168,78 @@ impl Home {
         }
     }
 
+    /// Whether the store is encrypted, and with which keys.
+    pub fn seal(&self) -> Result<Seal, MoveError> {
+        Ok(self.values()?.lock()?.seal())
+    }
+
+    /// The same, if whoever serves from it could with the keys that are given; else why it would be refused.
+    pub fn unlocks(&self) -> Result<Seal, MoveError> {
+        let mut store = self.values()?;
+        let lock = store.lock()?;
+        let is_empty = || Ok(store.counts()?.iter().all(|(_, count)| *count == 0));
+        lock.serve(self.keys(), is_empty, &[0; 32])?;
+        Ok(lock.seal())
+    }
+
+    /// Its values, to be looked at beside whoever uses it.
+    fn values(&self) -> Result<Box<dyn Values>, MoveError> {
+        Ok(match self {
+            Home::Embedded(folder) => Box::new(sqlite::rekeying::Beside::open(folder)?),
+            Home::Postgres(target) => Box::new(postgres::rekeying::DatabaseExchange::open(target)?),
+        })
+    }
+
+    /// Seals everything with the current key, or nothing with any. What an earlier run began is finished.
+    ///
+    /// A folder must be free. A database may be in use while one key is replaced by another, of which nodes have both.
+    pub fn rekey(
+        &self,
+        aim: Aim,
+        by: &Actor,
+        now: Time,
+        entropy: &[u8; 32],
+        tell: &mut dyn FnMut(Turning),
+    ) -> Result<Option<Rekeyed>, MoveError> {
+        let keys = self.keys().ok_or_else(|| {
+            let (why, hint) = ("no key is given".to_owned(), NAME_A_KEY.to_owned());
+            StoreError::Locked { why, hint }
+        })?;
+        let open = || -> Result<Box<dyn Exchange>, MoveError> {
+            Ok(match self {
+                Home::Embedded(folder) => Box::new(sqlite::rekeying::FolderExchange::open(folder)?),
+                Home::Postgres(target) => Box::new(postgres::rekeying::DatabaseExchange::open(target)?),
+            })
+        };
+        let Some(rekeyed) = rekeying::rekey(&mut *open()?, keys, aim, tell)? else { return Ok(None) };
+        let record = transition::rekeyed(&rekeyed, by, now);
+        let now_with = self.clone().with_keys(Some(keys.clone()).filter(|_| aim == Aim::Sealed));
+        let again = record.clone();
+        let written = |core: &mut dyn Walls, record| {
+            core.record(record);
+            Ok(())
+        };
+        now_with.change(now, entropy, |core| written(core, record), |core| written(core, again))?;
+        rekeying::forget(&mut *open()?)?;
+        Ok(Some(rekeyed))
+    }
+
+    /// Refuses a place without a store, or a folder that a process has for itself.
+    pub fn free(&self) -> Result<(), MoveError> {
+        match self {
+            Home::Embedded(folder) => sqlite::moving::free(folder),
+            Home::Postgres(target) => match postgres::moving::schema(target)? {
+                Some(_) => Ok(()),
+                None => Err(MoveError::NoStore(self.to_string())),
+            },
+        }
+    }
+
     /// Looks over everything and changes nothing. `tell` hears what it is at.
     pub fn check(&self, tell: &mut dyn FnMut(&'static str)) -> Result<Checkup, MoveError> {
         match self {
-            Home::Embedded(folder) => sqlite::checking::check(folder, tell),
-            Home::Postgres(target) => postgres::checking::check(target, tell),
+            Home::Embedded(folder) => sqlite::checking::check(folder, self.keys(), tell),
+            Home::Postgres(target) => postgres::checking::check(target, self.keys(), tell),
         }
     }
 
@@ -186,7 +300,10 @@ impl Home {
         };
         let mut target: Box<dyn Target> = match to {
             Home::Embedded(folder) => Box::new(sqlite::moving::FolderTarget::open(folder)?),
-            Home::Postgres(target) => Box::new(postgres::moving::DatabaseTarget::open(target)?),
+            Home::Postgres(target) => {
+                let secret = *source.lock()?.vault(self.keys())?.secret();
+                Box::new(postgres::moving::DatabaseTarget::open(target, secret)?)
+            }
         };
         let copied = moving::copy(&mut *source, &mut *target, &to.to_string(), None, tell)?;
         source.retire(&moving::of_moved(&to.to_string(), now))?;

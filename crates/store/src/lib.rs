@@ -11,6 +11,7 @@ mod claiming;
 pub mod core;
 mod courses;
 pub mod dead;
+pub mod erase;
 pub mod glance;
 pub mod home;
 pub mod memory;
@@ -18,6 +19,7 @@ pub mod meter;
 pub mod moving;
 mod pause;
 pub mod postgres;
+pub mod prune;
 pub mod roster;
 mod rows;
 pub mod shelf;
@@ -27,6 +29,7 @@ pub mod stats;
 pub mod suppression;
 mod traffic;
 pub mod transition;
+pub mod vault;
 mod walls;
 
 pub use pause::Pause;
@@ -43,6 +46,7 @@ use pombo_kernel::block::{Block, BlockChange, Probe};
 use pombo_kernel::breaker::{Limits, Sign};
 use pombo_kernel::classify::Scope;
 use pombo_kernel::delivery::{Delivery, LastWord, Report};
+use pombo_kernel::erasure::{Bookmark, Pseudonyms, Seeker};
 use pombo_kernel::flow::Rate;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle::Next;
@@ -55,6 +59,8 @@ use pombo_kernel::time::Time;
 use tokio::sync::watch;
 
 use dead::{CauseId, Deed, Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
+use erase::{Erase, Erased, Sought};
+use prune::{Lapsed, Prune, Pruned};
 use roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 
@@ -75,6 +81,9 @@ pub enum StoreError {
     /// A write may or may not have reached the disk. Only a new start, reading everything anew, is safe.
     #[error("the store failed: {0}")]
     Broken(String),
+    /// The keys that are given do not open it, or it needs none. The hint says what to do.
+    #[error("{why}; {hint}")]
+    Locked { why: String, hint: String },
     /// The store is closing.
     #[error("the store is closing")]
     Closed,
@@ -388,6 +397,28 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Takes a campaign's message from its holder, as if the holder were gone, and pauses the campaign; false if it is
     /// not past its hard limit.
     fn cut(&self, tenant: Tenant, campaign: CampaignName) -> Answer<'_, bool>;
+
+    /// Removes up to `max` messages that are given up by now, with everything that is known of them but the audit, and
+    /// looks at ten times as many at most. What has not ended is never removed.
+    fn prune(&self, prune: Prune, max: usize, now: Time) -> Answer<'_, Pruned>;
+
+    /// Lets go up to `max` idempotency keys whose messages ended long enough ago
+    /// ([`KEYS_KEPT`](pombo_kernel::retention::KEYS_KEPT)), of messages newer than `after`.
+    fn lapse(&self, after: Option<MessageKey>, max: usize) -> Answer<'_, Lapsed>;
+
+    /// Makes the hashes that stand for persons in this store.
+    fn pseudonyms(&self) -> Pseudonyms;
+
+    /// What of a person is in one room, from a bookmark on; `max` rows are looked at.
+    fn seek(&self, seeker: Seeker, from: Bookmark, max: usize) -> Answer<'_, Sought>;
+
+    /// Erases what was found. What waits is cancelled first, and what is being sent is left for later. The audit stays as
+    /// it is.
+    fn erase(&self, wish: Erase) -> Answer<'_, Erased>;
+
+    /// Sees to it that no file of the store has bytes of what was removed before. Nothing is written meanwhile, which
+    /// may take minutes. A database has files of its own, which this leaves alone.
+    fn sweep(&self) -> Answer<'_, ()>;
 
     fn recipients(&self, roster: Roster) -> Answer<'_, Vec<Recipient>>;
 

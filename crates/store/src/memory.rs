@@ -3,6 +3,8 @@
 //! Everything is found by looking at everything. Other stores are right when they answer as this one does.
 
 mod dead;
+mod erase;
+mod prune;
 mod reader;
 mod receipts;
 mod roster;
@@ -11,7 +13,7 @@ mod templates;
 mod turns;
 mod walls;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pombo_kernel::attachment::Digest;
@@ -19,6 +21,7 @@ use pombo_kernel::block::{Block, Probe};
 use pombo_kernel::campaign::recipient::Standing;
 use pombo_kernel::delivery::{LastWord, Report};
 use pombo_kernel::dice::Dice;
+use pombo_kernel::erasure::Pseudonyms;
 use pombo_kernel::id::{IdMaker, MessageId, MessageKey};
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{
@@ -35,7 +38,9 @@ use crate::audit::{self, Record, Tip};
 use crate::core::Core;
 use crate::courses::standing_cancelled;
 use crate::dead::{Deed, Edit, Edited, Hastened, Revision, Ruling, Verdicts, What};
+use crate::erase::{Erase, Erased};
 use crate::meter::Counts;
+use crate::prune::{Lapsed, Prune, Pruned, Ripe};
 use crate::roster::{Enlist, Enlisted, Feed, NotDone, Serving, left_out};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved};
 use crate::stats::{Course, Entry, Ledger, Sum};
@@ -77,6 +82,8 @@ enum Kept {
 struct Model {
     messages: BTreeMap<MessageKey, Row>,
     idempotency: BTreeMap<(Tenant, String), ([u8; 16], MessageId)>,
+    /// Keys whose messages are gone, and until when they stay.
+    lapsing: BTreeMap<(Tenant, String), Time>,
     queues: BTreeMap<Arc<QueueName>, Queue>,
     lanes: BTreeMap<LaneName, Pass>,
     /// How often a queue took something.
@@ -98,6 +105,7 @@ struct Model {
     turns_given: u64,
     templates: BTreeMap<(Tenant, TemplateName), Vec<TemplateVersion>>,
     blobs: BTreeMap<Digest, Arc<[u8]>>,
+    blob_uses: BTreeSet<(Digest, MessageKey)>,
     chain: Vec<audit::Block>,
     tip: Tip,
     /// Recorded since the last commit.
@@ -261,6 +269,7 @@ impl Core for Memory {
         if let Some(said) = draft.idempotency {
             model.idempotency.insert((tenant, said.key), (said.fingerprint, id));
         }
+        model.blob_uses.extend(draft.blobs.iter().map(|blob| (blob.digest, id.key())));
         model.blobs.extend(draft.blobs.into_iter().map(|blob| (blob.digest, blob.bytes)));
         let message = Arc::new(Message {
             id,
@@ -470,6 +479,22 @@ impl Core for Memory {
         let cut = self.now.cut(tenant, campaign, now);
         cut.into_iter().for_each(|key| self.disown(key));
         Ok(cut.is_some())
+    }
+
+    fn prune(&mut self, prune: &Prune, ripe: &Ripe, now: Time) -> Result<Pruned, StoreError> {
+        Ok(self.now.prune(prune, ripe, now))
+    }
+
+    fn lapse(&mut self, after: Option<MessageKey>, max: usize, now: Time) -> Result<Lapsed, StoreError> {
+        Ok(self.now.lapse(after, max, now))
+    }
+
+    fn pseudonyms(&self) -> Pseudonyms {
+        Pseudonyms::new(&[0; 32])
+    }
+
+    fn erase(&mut self, wish: &Erase, now: Time) -> Result<Erased, StoreError> {
+        Ok(self.now.erase(wish, now))
     }
 
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::audit::{Tip, Verified};
+use crate::vault::opening::{self, Lock};
 use crate::{Pause, StoreError};
 
 /// Rows in one piece, and about how many bytes at most.
@@ -42,7 +43,7 @@ pub enum Table {
     Ordered,
     /// at, key
     Expiry,
-    /// tenant, idempotency key, key, nonce, fingerprint
+    /// tenant, idempotency key, key, nonce, fingerprint, until
     Idempotency,
     /// channel, destination (nothing for all of them), body
     Block,
@@ -227,7 +228,7 @@ pub(crate) struct Progress {
 
 /// A store that is read as rows. Nobody else may write to it meanwhile, or it is read as it was at one moment.
 pub(crate) trait Source {
-    fn secret(&mut self) -> Result<[u8; 32], StoreError>;
+    fn lock(&mut self) -> Result<Lock, StoreError>;
     /// Where its audit chain ends.
     fn tip(&mut self) -> Result<Tip, StoreError>;
     fn paused(&mut self) -> Result<Option<Pause>, StoreError>;
@@ -245,7 +246,7 @@ pub(crate) trait Target {
     fn progress(&mut self) -> Result<Option<Progress>, StoreError>;
     fn counts(&mut self) -> Result<Vec<(Table, u64)>, StoreError>;
     /// Makes an empty store ready to be written.
-    fn begin(&mut self, secret: &[u8; 32], first: &Progress) -> Result<(), StoreError>;
+    fn begin(&mut self, lock: &Lock, first: &Progress) -> Result<(), StoreError>;
     /// Writes rows and how far they bring the copy, together.
     fn write(&mut self, table: Table, rows: Vec<Row>, progress: &Progress) -> Result<(), StoreError>;
     fn verify(&mut self) -> Result<(Tip, Verified), StoreError>;
@@ -316,9 +317,12 @@ pub(crate) fn copy(
     pause: Option<Pause>,
     tell: &mut dyn FnMut(Moved),
 ) -> Result<Copied, MoveError> {
-    let secret = source.secret()?;
+    let lock = source.lock()?;
+    if lock.is_turning() {
+        return Err(opening::unfinished().into());
+    }
     let tip = source.tip()?;
-    let origin = origin(&secret, &tip);
+    let origin = origin(&lock.secret, &tip);
     let counts = source.counts()?;
     let (resumed, mut at) = match target.progress()? {
         Some(progress) if progress.origin == origin => (true, progress),
@@ -326,7 +330,7 @@ pub(crate) fn copy(
         None => {
             refuse_unless_empty(&target.counts()?, place)?;
             let first = Progress { origin: origin.clone(), table: Table::Queue, cursor: None };
-            target.begin(&secret, &first)?;
+            target.begin(&lock, &first)?;
             (false, first)
         }
     };
@@ -392,7 +396,7 @@ fn compared(source: &[(Table, u64)], target: &[(Table, u64)]) -> Result<Vec<Comp
 }
 
 /// What stands for a store at one moment. Its secret makes it this one; every change of a message moves its chain.
-fn origin(secret: &[u8; 32], tip: &Tip) -> String {
+fn origin(secret: &[u8], tip: &Tip) -> String {
     let mut hash = Sha256::new();
     hash.update(b"pombo copy 1\0");
     hash.update(secret);

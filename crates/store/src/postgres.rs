@@ -11,6 +11,7 @@ pub(crate) mod checking;
 mod claims;
 mod clock;
 mod dead;
+mod erase;
 pub(crate) mod glance;
 pub mod inbox;
 mod link;
@@ -19,8 +20,10 @@ mod month;
 pub(crate) mod moving;
 mod news;
 mod pausing;
+mod prune;
 mod reader;
 mod receipts;
+pub(crate) mod rekeying;
 mod roster;
 mod rows;
 mod scratch;
@@ -40,6 +43,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::erasure::Pseudonyms;
 use pombo_kernel::id::{IdMaker, MessageId, MessageKey, Slot};
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
@@ -53,10 +57,14 @@ use crate::claiming::Claiming as _;
 use crate::core::Core;
 use crate::courses::Courses as _;
 use crate::dead::{CauseId, Edit, Edited, Hastened, Ruling, Verdicts};
+use crate::erase::{Erase, Erased, Erasing as _};
 use crate::meter::Counts;
+use crate::prune::{Lapsed, Prune, Pruned, Ripe};
 use crate::roster::{Enlist, Enlisted, Feed, NotDone};
 use crate::shelf::{Shelve, Shelved};
 use crate::stats::{Entry, Ledger};
+use crate::vault::Vault;
+use crate::vault::opening::first_secret;
 use crate::walls::Walls as _;
 use crate::{
     Accepted, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Pause, Place, Put, Reported, Settled,
@@ -149,7 +157,7 @@ pub struct Postgres {
     /// Bounded places through which nobody else sends before the commit.
     flows: HashSet<Place>,
     docs: roster::Docs,
-    secret: [u8; 32],
+    vault: Arc<Vault>,
     next_deadline: Option<Time>,
     looked: Option<Time>,
     look_took: Span,
@@ -184,13 +192,13 @@ impl Postgres {
         entropy: &[u8; 32],
         sealing: Sealing,
     ) -> Result<Postgres, StoreError> {
-        let driver = Driver::start()?;
+        let (driver, keys) = (Driver::start()?, target.keys());
         let owner = Link::open(&driver, target, Kind::Owner)?;
-        migrate::migrate(&owner, entropy)?;
+        migrate::migrate(&owner, &first_secret(keys, entropy))?;
         advice::log(&owner)?;
         pausing::refuse_unfinished(&owner)?;
-        let secret = migrate::secret(&owner)?;
         let link = Link::open(&driver, target, Kind::Writer)?;
+        let vault = Arc::new(migrate::unlock(&link, keys, entropy)?);
         let [.., a, b, c, d, e, f, g, h] = *entropy;
         let holder = i64::from_le_bytes([a, b, c, d, e, f, g, h]);
         let slot = take_slot(&link, holder)?;
@@ -214,7 +222,7 @@ impl Postgres {
             ledger: Ledger::default(),
             counts: Vec::new(),
             letters: BTreeMap::new(),
-            writes: Writes::default(),
+            writes: Writes::new(vault.clone()),
             leases: HashMap::new(),
             guard: Guard::None,
             guard_first: Guard::None,
@@ -222,7 +230,7 @@ impl Postgres {
             moved: false,
             flows: HashSet::new(),
             docs: roster::Docs::default(),
-            secret,
+            vault,
             next_deadline: None,
             looked: None,
             look_took: Span::from_millis(0),
@@ -262,7 +270,7 @@ impl Postgres {
         self.records.clear();
         self.ledger.clear();
         self.letters.clear();
-        self.writes = Writes::default();
+        self.writes = Writes::new(self.vault.clone());
     }
 
     fn link(&self) -> &Link {
@@ -614,6 +622,22 @@ impl Core for Postgres {
         self.cut_off(tenant, campaign, now)
     }
 
+    fn prune(&mut self, prune: &Prune, ripe: &Ripe, now: Time) -> Result<Pruned, StoreError> {
+        self.prune_some(prune, ripe, now)
+    }
+
+    fn lapse(&mut self, after: Option<MessageKey>, max: usize, now: Time) -> Result<Lapsed, StoreError> {
+        self.lapse_some(after, max, now)
+    }
+
+    fn pseudonyms(&self) -> Pseudonyms {
+        Pseudonyms::new(self.vault.secret())
+    }
+
+    fn erase(&mut self, wish: &Erase, now: Time) -> Result<Erased, StoreError> {
+        self.erase_all(wish, now)
+    }
+
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
         if self.next_deadline.is_none_or(|next| next > now) {
             return Ok(0);
@@ -744,7 +768,7 @@ impl Core for Postgres {
     }
 
     fn reader(&self) -> Result<Reader, StoreError> {
-        Ok(Reader::new(self.driver.clone(), self.target.clone(), self.secret))
+        Ok(Reader::new(self.driver.clone(), self.target.clone(), self.vault.clone()))
     }
 }
 

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::StoreError;
 use crate::board::QueueId;
 use crate::dead::{Deed, What};
+use crate::vault::{Spot, Vault};
 
 pub(crate) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Broken(error.to_string()))
@@ -26,9 +27,10 @@ pub(crate) fn whole(number: u64) -> i64 {
 }
 
 /// The body as it is stored: what has a column of its own is left out.
-pub(crate) fn body(body: &Body) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn body(vault: &Vault, key: MessageKey, body: &Body) -> Result<Vec<u8>, StoreError> {
     let bare = Body { kind: None, template: None, reference: None, ..body.clone() };
-    serde_json::to_vec(&bare).map_err(|error| StoreError::Broken(error.to_string()))
+    let bytes = serde_json::to_vec(&bare).map_err(|error| StoreError::Broken(error.to_string()))?;
+    Ok(vault.seal(&Spot::Body(key), bytes).into_owned())
 }
 
 /// A message with what the store knows of it besides.

@@ -27,14 +27,17 @@ pub enum Shelf {
     Campaign = 7,
     /// How campaigns together use a channel, by its name; of the default tenant, whosever the channel is.
     Line = 8,
-    /// Alerts, due while they fire; and notices to people, due until they have arrived, whose topic is what they tell of.
+    /// Alerts, due while they fire or people are still to be told of them; and notices to people, due until they have arrived, whose topic is what they tell of.
     Alert = 9,
     /// Signed ends of the audit chain, by their number; and whether it held when somebody last looked.
     Anchor = 10,
+    /// Who is logged in to the dashboard, and links by which somebody may log in, by the digest of a secret; of the
+    /// default tenant, whosever they are, and due when they end.
+    Session = 11,
 }
 
 impl Shelf {
-    pub const ALL: [Shelf; 10] = [
+    pub const ALL: [Shelf; 11] = [
         Shelf::Key,
         Shelf::Webhook,
         Shelf::Suppression,
@@ -45,6 +48,7 @@ impl Shelf {
         Shelf::Line,
         Shelf::Alert,
         Shelf::Anchor,
+        Shelf::Session,
     ];
 }
 

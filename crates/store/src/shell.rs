@@ -16,6 +16,7 @@ use std::thread;
 use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
+use pombo_kernel::erasure::{Bookmark, Pseudonyms, Seeker};
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft, Idempotency};
 use pombo_kernel::name::{CampaignName, ChannelName, TemplateName, Tenant};
@@ -26,6 +27,8 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::audit::{self, Record};
 use crate::core::{Core, Reading};
 use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
+use crate::erase::{Erase, Erased, Sought};
+use crate::prune::{Effect, Lapsed, Prune, Pruned};
 use crate::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use crate::{
@@ -118,6 +121,7 @@ pub struct Shell<C: Core> {
     broken: watch::Receiver<Option<String>>,
     health: watch::Receiver<Result<(), StoreError>>,
     meter: Meter,
+    pseudonyms: Pseudonyms,
 }
 
 impl<C: Core> Clone for Shell<C> {
@@ -130,6 +134,7 @@ impl<C: Core> Clone for Shell<C> {
             broken: self.broken.clone(),
             health: self.health.clone(),
             meter: self.meter.clone(),
+            pseudonyms: self.pseudonyms.clone(),
         }
     }
 }
@@ -171,6 +176,7 @@ impl<C: Core> Shell<C> {
         mut entropy: Entropy,
     ) -> Result<(Shell<C>, Writer<C>), StoreError> {
         let position = core.commit(clock.now(), &entropy())?;
+        let pseudonyms = core.pseudonyms();
         let readers = (0..READERS).map(|_| core.reader()).collect::<Result<Vec<_>, _>>()?;
         let readers = Arc::new(Readers::of(readers));
         let (jobs, inbox) = channel();
@@ -194,7 +200,7 @@ impl<C: Core> Shell<C> {
             health: tell_health,
             meter: meter.clone(),
         };
-        Ok((Shell { jobs, backlog, readers, position, broken, health, meter }, writer))
+        Ok((Shell { jobs, backlog, readers, position, broken, health, meter, pseudonyms }, writer))
     }
 
     /// The same store with readers of its own, so that whoever reads through it takes none from others.
@@ -398,6 +404,45 @@ impl<C: Core> Store for Shell<C> {
 
     fn cut(&self, tenant: Tenant, campaign: CampaignName) -> Answer<'_, bool> {
         self.work(move |core, now| core.cut(&tenant, &campaign, now))
+    }
+
+    fn prune(&self, prune: Prune, max: usize, now: Time) -> Answer<'_, Pruned> {
+        Box::pin(async move {
+            let look = prune.clone();
+            let ripe = self.read(move |reader| reader.ripe(&look, max, now)).await?;
+            if prune.effect == Effect::Tell || ripe.keys().next().is_none() {
+                return Ok(ripe.told());
+            }
+            self.work(move |core, now| core.prune(&prune, &ripe, now)).await
+        })
+    }
+
+    fn lapse(&self, after: Option<MessageKey>, max: usize) -> Answer<'_, Lapsed> {
+        self.work(move |core, now| core.lapse(after, max, now))
+    }
+
+    fn pseudonyms(&self) -> Pseudonyms {
+        self.pseudonyms.clone()
+    }
+
+    fn seek(&self, seeker: Seeker, from: Bookmark, max: usize) -> Answer<'_, Sought> {
+        self.read(move |reader| reader.seek(&seeker, from, max))
+    }
+
+    fn erase(&self, wish: Erase) -> Answer<'_, Erased> {
+        self.work(move |core, now| core.erase(&wish, now))
+    }
+
+    fn sweep(&self) -> Answer<'_, ()> {
+        let asked = self.work(|core, _| {
+            core.sweep();
+            Ok(())
+        });
+        Box::pin(async move {
+            asked.await?;
+            // It was done after the commit that this word came with. If it failed, nothing else has.
+            self.work(|core, _| Ok(core.swept())).await?
+        })
     }
 
     fn recipients(&self, roster: Roster) -> Answer<'_, Vec<Recipient>> {

@@ -9,12 +9,15 @@ pub(crate) mod backup;
 pub(crate) mod checking;
 mod claims;
 mod dead;
+mod erase;
 mod file;
 pub(crate) mod glance;
 pub(crate) mod moving;
 mod pausing;
+mod prune;
 mod reader;
 mod receipts;
+pub(crate) mod rekeying;
 mod roster;
 mod rows;
 mod settling;
@@ -28,6 +31,7 @@ use std::sync::Arc;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::erasure::Pseudonyms;
 use pombo_kernel::id::{IdMaker, MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft, Message, QueueName};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
@@ -41,12 +45,15 @@ use crate::claiming::Claiming as _;
 use crate::core::Core;
 use crate::courses::Courses as _;
 use crate::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
+use crate::erase::{Erase, Erased, Erasing as _};
 use crate::meter::Counts;
+use crate::prune::{Lapsed, Prune, Pruned, Ripe};
 use crate::roster::{Enlist, Enlisted, Feed, NotDone};
-use crate::rows::keyed_hash;
 use crate::shelf::{Shelf, Shelve, Shelved};
 use crate::stats::{Entry, Ledger};
 use crate::transition;
+use crate::vault::Keys;
+use crate::vault::opening::first_secret;
 use crate::walls::Walls;
 use crate::{
     Accepted, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Pause, Place, Put, Repeat, Reported,
@@ -87,7 +94,8 @@ pub struct Sqlite {
     next_deadline: Option<Time>,
     /// When it was last noted how far the chain has come.
     noted: Option<Time>,
-    secret: [u8; 32],
+    /// A sweep that somebody asked for, and what came of it.
+    sweep: Option<Result<(), StoreError>>,
 }
 
 impl Sqlite {
@@ -96,10 +104,20 @@ impl Sqlite {
     /// Refused while another process has it open, and when a newer version of Pombo has written it. `entropy` becomes
     /// the secret of a store that is new.
     pub fn open(folder: &Path, dice: Dice, entropy: &[u8; 32]) -> Result<Sqlite, StoreError> {
-        let file = File::open(folder, entropy)?;
+        Sqlite::open_with(folder, dice, entropy, None)
+    }
+
+    /// Opens a store that is sealed with these keys, or makes one that will be.
+    pub fn open_with(
+        folder: &Path,
+        dice: Dice,
+        entropy: &[u8; 32],
+        keys: Option<&Keys>,
+    ) -> Result<Sqlite, StoreError> {
+        let mut file = File::open(folder, &first_secret(keys, entropy))?;
         moving::refuse_unfinished(&file.db)?;
+        file.unlock(keys, entropy)?;
         let mut store = Sqlite {
-            secret: file.secret()?,
             file,
             ids: IdMaker::after(MessageKey(0), dice.clone()),
             dice,
@@ -113,6 +131,7 @@ impl Sqlite {
             in_slice: 0,
             next_deadline: None,
             noted: None,
+            sweep: None,
         };
         store.load(Life::New)?;
         Ok(store)
@@ -213,6 +232,37 @@ impl Sqlite {
         self.next_deadline = Some(self.next_deadline.map_or(at, |next| next.min(at)));
     }
 
+    /// Makes what the group did durable, with its audit block.
+    fn commit_group(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {
+        self.counts.clear();
+        self.store_fresh(now)?;
+        if self.records.is_empty() && self.ledger.is_empty() && !self.file.writing() {
+            return Ok(self.tip.position);
+        }
+        let mut tip = self.tip;
+        if !self.records.is_empty() {
+            let (block, next) = self.tip.seal(&self.records, now, entropy);
+            tip = next;
+            self.write(
+                sql!("audit_insert"),
+                params![
+                    i64::try_from(block.sequence).unwrap_or(i64::MAX),
+                    i64::try_from(block.position).unwrap_or(i64::MAX),
+                    block.at.millis(),
+                    block.count,
+                    block.hash.as_slice(),
+                    block.entries,
+                ],
+            )?;
+        }
+        self.write_counters(now)?;
+        self.file.commit()?;
+        self.tip = tip;
+        self.records.clear();
+        self.note_tip(now);
+        Ok(self.tip.position)
+    }
+
     /// Turns what is left of the group's own messages into rows of `ready`.
     fn store_fresh(&mut self, now: Time) -> Result<(), StoreError> {
         for id in self.board.take_fresh_queues() {
@@ -280,7 +330,9 @@ impl Core for Sqlite {
             (self.slice, self.in_slice) = (self.slice + 1, 0);
         }
         self.in_slice += 1;
-        let recipient = keyed_hash(&self.secret, name.tenant.as_str(), &draft.body.to);
+        let vault = &self.file.db.vault;
+        let recipient = vault.hash(name.tenant.as_str(), &draft.body.to);
+        let body = rows::body(vault, key, &draft.body)?;
         let (slice, block) = (self.slice, self.block_number());
         self.write(
             sql!("accept_message"),
@@ -299,7 +351,7 @@ impl Core for Sqlite {
                 slice,
                 recipient,
                 block,
-                rows::body(&draft.body)?,
+                body,
             ],
         )?;
         if let Some(given) = &draft.idempotency {
@@ -417,6 +469,30 @@ impl Core for Sqlite {
         self.cut_off(tenant, campaign, now)
     }
 
+    fn prune(&mut self, prune: &Prune, ripe: &Ripe, now: Time) -> Result<Pruned, StoreError> {
+        self.prune_some(prune, ripe, now)
+    }
+
+    fn lapse(&mut self, after: Option<MessageKey>, max: usize, now: Time) -> Result<Lapsed, StoreError> {
+        self.lapse_some(after, max, now)
+    }
+
+    fn pseudonyms(&self) -> Pseudonyms {
+        Pseudonyms::new(self.file.db.vault.secret())
+    }
+
+    fn erase(&mut self, wish: &Erase, now: Time) -> Result<Erased, StoreError> {
+        self.erase_all(wish, now)
+    }
+
+    fn sweep(&mut self) {
+        self.sweep = Some(Err(StoreError::Unavailable("it has not been swept yet".to_owned())));
+    }
+
+    fn swept(&mut self) -> Result<(), StoreError> {
+        self.sweep.take().unwrap_or(Ok(()))
+    }
+
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
         if self.next_deadline.is_none_or(|next| next > now) {
             return Ok(0);
@@ -456,33 +532,11 @@ impl Core for Sqlite {
     }
 
     fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {
-        self.counts.clear();
-        self.store_fresh(now)?;
-        if self.records.is_empty() && self.ledger.is_empty() && !self.file.writing() {
-            return Ok(self.tip.position);
+        let position = self.commit_group(now, entropy)?;
+        if let Some(outcome @ Err(_)) = &mut self.sweep {
+            *outcome = erase::sweep(&self.file.db, self.file.path());
         }
-        let mut tip = self.tip;
-        if !self.records.is_empty() {
-            let (block, next) = self.tip.seal(&self.records, now, entropy);
-            tip = next;
-            self.write(
-                sql!("audit_insert"),
-                params![
-                    i64::try_from(block.sequence).unwrap_or(i64::MAX),
-                    i64::try_from(block.position).unwrap_or(i64::MAX),
-                    block.at.millis(),
-                    block.count,
-                    block.hash.as_slice(),
-                    block.entries,
-                ],
-            )?;
-        }
-        self.write_counters(now)?;
-        self.file.commit()?;
-        self.tip = tip;
-        self.records.clear();
-        self.note_tip(now);
-        Ok(self.tip.position)
+        Ok(position)
     }
 
     fn tell(&mut self, counts: &Counts) {
@@ -508,7 +562,7 @@ impl Core for Sqlite {
     }
 
     fn reader(&self) -> Result<Reader, StoreError> {
-        Reader::open(self.file.path(), self.secret)
+        Reader::open(self.file.path(), self.file.db.vault.clone())
     }
 }
 

@@ -16,6 +16,7 @@ use pombo_kernel::time::Time;
 use serde::Serialize;
 
 use crate::audit::{Event, Record};
+use crate::vault::rekeying::Rekeyed;
 use crate::{Pause, Place, Settlement};
 
 /// The longest text from outside that a record keeps, in bytes. The rest stands with the message or the block.
@@ -52,6 +53,10 @@ struct Detail<'a> {
     template: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<u64>,
 }
 
 impl Detail<'_> {
@@ -200,6 +205,16 @@ pub fn paused(pause: &Pause, by: &Actor) -> Record {
 /// Everything goes on.
 pub fn resumed(by: &Actor, at: Time) -> Record {
     of_the_store(Event::Resumed, by, at)
+}
+
+/// What is personal is sealed with that key from now on, or with none.
+pub fn rekeyed(rekeyed: &Rekeyed, by: &Actor, at: Time) -> Record {
+    let detail = Detail {
+        key: Some(rekeyed.key.as_deref().unwrap_or("none")),
+        changed: Some(rekeyed.changed),
+        ..Detail::default()
+    };
+    Record { detail: detail.text(), ..of_the_store(Event::Rekeyed, by, at) }
 }
 
 /// An act that concerns every channel and everybody's messages.

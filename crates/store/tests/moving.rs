@@ -6,6 +6,10 @@
 mod campaigns;
 #[path = "moving/pausing.rs"]
 mod pausing;
+#[path = "moving/pruning.rs"]
+mod pruning;
+#[path = "moving/vault.rs"]
+mod vault;
 #[allow(dead_code, reason = "the suite of all stores uses the rest")]
 #[path = "conformance/world.rs"]
 mod world;

@@ -9,13 +9,16 @@ use std::time::Duration;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
-use pombo_kernel::id::MessageId;
+use pombo_kernel::erasure::Pseudonyms;
+use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, Body, ClaimKey, Draft, Json, Priority, QueueName};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Time};
 use pombo_store::core::Core;
 use pombo_store::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
+use pombo_store::erase::{Erase, Erased};
+use pombo_store::prune::{Lapsed, Prune, Pruned, Ripe};
 use pombo_store::roster::{Enlist, Enlisted, Feed, NotDone};
 use pombo_store::shelf::{Shelve, Shelved};
 use pombo_store::shell::Shell;
@@ -231,6 +234,19 @@ struct Unsure {
 
 impl Core for Unsure {
     type Reader = <Sqlite as Core>::Reader;
+
+    fn pseudonyms(&self) -> Pseudonyms {
+        self.core.pseudonyms()
+    }
+    fn erase(&mut self, wish: &Erase, now: Time) -> Result<Erased, StoreError> {
+        self.core.erase(wish, now)
+    }
+    fn prune(&mut self, prune: &Prune, ripe: &Ripe, now: Time) -> Result<Pruned, StoreError> {
+        self.core.prune(prune, ripe, now)
+    }
+    fn lapse(&mut self, after: Option<MessageKey>, max: usize, now: Time) -> Result<Lapsed, StoreError> {
+        self.core.lapse(after, max, now)
+    }
 
     fn accept(&mut self, draft: Draft, now: Time) -> Result<Result<Accepted, Conflict>, StoreError> {
         self.core.accept(draft, now)

@@ -24,7 +24,7 @@ pub fn put(alert: &Alert, expect: Expect, event: Option<Event>, by: &Actor, now:
     let leaf = Leaf {
         order: alert.fired_at.millis(),
         topic: Some(TOPIC.to_owned()),
-        due: alert.is_firing().then_some(alert.fired_at),
+        due: (alert.is_firing() || alert.owes.is_some()).then_some(alert.fired_at),
         body: serde_json::to_string(alert).unwrap_or_default(),
     };
     let record = event.map(|event| record(event, &id, alert, by, now));

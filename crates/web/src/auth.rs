@@ -109,6 +109,8 @@ pub struct Caller {
     pub channels: Option<Arc<[ChannelName]>>,
     /// Which channel serves requests that name only a kind, by the name of the kind.
     pub defaults: BTreeMap<String, ChannelName>,
+    /// Whether it may see persons whom its role hides, if it says so.
+    pub reveal: bool,
     pub(crate) digest: Digest,
 }
 

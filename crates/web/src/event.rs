@@ -89,8 +89,15 @@ pub fn kind(event: Event) -> &'static str {
         Event::AlertAcknowledged => "alert.acknowledged",
         Event::AlertSilenced => "alert.silenced",
         Event::AlertUnsilenced => "alert.unsilenced",
+        Event::Revealed => "data.revealed",
+        Event::Erased => "data.erased",
         Event::Exported => "data.exported",
+        Event::Pruned => "store.pruned",
         Event::Anchored => "audit.anchored",
+        Event::LoggedIn => "session.logged_in",
+        Event::LoggedOut => "session.logged_out",
+        Event::ReportSent => "report.sent",
+        Event::Rekeyed => "store.rekeyed",
     }
 }
 
@@ -101,8 +108,11 @@ fn access(record: &Record) -> Access {
         | Event::KeyChanged
         | Event::KeyRemoved
         | Event::WebhookPut
-        | Event::WebhookRemoved => Access::Administer,
+        | Event::WebhookRemoved
+        | Event::LoggedIn
+        | Event::LoggedOut => Access::Administer,
         Event::RetryDecided | Event::RetriesExhausted | Event::PermanentErrorFound => Access::Follow,
+        Event::Revealed => Access::Look,
         _ if record.message.is_some() && record.channel != EVENTS => Access::Follow,
         _ => Access::Look,
     }

@@ -42,6 +42,9 @@ pub struct KeyDoc {
     /// Which channel serves requests that name only a kind, by the name of the kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub defaults: BTreeMap<String, ChannelName>,
+    /// Whether it may see persons whom its role hides; left to its role if nobody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reveal: Option<bool>,
     pub created_at: Time,
     #[serde(default)]
     pub created_by: String,
@@ -106,6 +109,12 @@ impl KeyDoc {
         self.role.parse().ok()
     }
 
+    /// Whether it may see persons whom its role hides. Whoever works on messages may, unless somebody said otherwise.
+    pub fn may_reveal(&self) -> bool {
+        let usual = matches!(self.known_role(), Some(Role::Operator | Role::Admin));
+        self.reveal.unwrap_or(usual)
+    }
+
     pub fn standing(&self, now: Time) -> Standing {
         match (self.revoked_at, self.expires_at) {
             (Some(_), _) => Standing::Revoked,
@@ -145,7 +154,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn unhex(text: &str) -> Option<[u8; 32]> {
+pub(crate) fn unhex(text: &str) -> Option<[u8; 32]> {
     let digits = text.as_bytes();
     if digits.len() != 64 {
         return None;

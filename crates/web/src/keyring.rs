@@ -81,23 +81,35 @@ impl Door {
                 self.note_use(&known);
                 Ok(known.caller.clone())
             }
-            None => Err(match self.0.keyring.guesses.wrong(key, from, self.now()) {
-                Guess::Counted => unauthorized("the key is not known"),
-                Guess::TooMany => Problem::new(
-                    Code::TooManyFailures,
-                    "too many keys that are not known came from here, or begin like this one",
-                    "correct the key, and wait as long as Retry-After says; keys that are good work all the while",
-                ),
-            }),
+            None => Err(self.wrong_guess(key, from, "the key is not known")),
         }
+    }
+
+    /// Takes note of a secret that opens nothing, and says so, or that there were too many.
+    pub(crate) fn wrong_guess(&self, secret: &str, from: Option<IpAddr>, said: &'static str) -> Problem {
+        match self.0.keyring.guesses.wrong(secret, from, self.now()) {
+            Guess::Counted => unauthorized(said),
+            Guess::TooMany => Problem::new(
+                Code::TooManyFailures,
+                "too many keys that are not known came from here, or begin like this one",
+                "correct the key, and wait as long as Retry-After says; keys that are good work all the while",
+            ),
+        }
+    }
+
+    /// Who holds the key of that digest, if it opens anything: for sessions, which are of a key that was shown before.
+    pub(crate) async fn caller_by_digest(&self, digest: &[u8; 32]) -> Result<Arc<Caller>, Problem> {
+        let known = self.known(digest).await?;
+        let known = known.ok_or_else(|| unauthorized("this key is not known any more"))?;
+        standing(&known, self.now())?;
+        self.note_use(&known);
+        Ok(known.caller.clone())
     }
 
     /// Who holds a key by now that opened something when a long request began: it may have ended since, and it may be
     /// for other channels.
     pub(crate) async fn still_knows(&self, caller: &Caller) -> Result<Arc<Caller>, Problem> {
-        let known = self.known(&caller.digest.0).await?;
-        let known = known.ok_or_else(|| unauthorized("this key is not known any more"))?;
-        standing(&known, self.now()).map(|()| known.caller.clone())
+        self.caller_by_digest(&caller.digest.0).await
     }
 
     async fn known(&self, digest: &[u8; 32]) -> Result<Option<Arc<Known>>, Problem> {
@@ -223,6 +235,7 @@ impl Known {
             role,
             channels: key.channels.clone().map(Arc::from),
             defaults: key.defaults.clone(),
+            reveal: key.may_reveal(),
             digest: Digest(digest),
         };
         let noted = AtomicI64::new(key.last_used_at.map_or(i64::MIN, Time::millis));

@@ -34,6 +34,7 @@ pub(crate) fn record(event: Event, tenant: &Tenant, by: &Actor, key: &KeyDoc, at
     let expires_at = key.expires_at.map(Time::millis);
     let detail = json!({
         "key": key.id, "role": key.role, "label": key.label, "channels": key.channels, "expires_at": expires_at,
+        "reveal": key.reveal,
         "replaces": key.replaces, "replaced_by": key.replaced_by,
     });
     let detail = match detail {

@@ -9,6 +9,7 @@ mod auth;
 mod body;
 pub mod campaign;
 mod course;
+pub mod dash;
 pub mod decision;
 mod docs;
 pub mod event;
@@ -26,12 +27,14 @@ pub mod operation;
 mod pin;
 pub mod problem;
 mod proof;
+pub mod report;
 mod route;
 mod seats;
 mod server;
 pub mod shelf;
 pub mod suppression;
 mod trail;
+mod veil;
 mod view;
 pub mod webhook;
 
@@ -49,6 +52,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::trail::Trail;
 
 pub use api::health::Check;
+pub use api::privacy::ErasureView;
 pub use auth::{Access, Caller, Role, UnknownRole};
 pub use idempotency::of as idempotency;
 pub use ingress::smtp;
@@ -77,6 +81,8 @@ struct Inner {
     streams: Arc<Semaphore>,
     /// Followers of events that there may be at once.
     followers: Arc<seats::Seats>,
+    /// Pages that may be told of news at once.
+    onlookers: Arc<seats::Seats>,
     /// Reports that may wait at once for the messages that they are about.
     waiters: Semaphore,
     complaints: proof::Complaints,
@@ -149,6 +155,7 @@ impl Door {
             room: Semaphore::new(ROOM_BYTES),
             streams: Arc::new(Semaphore::new(STREAMS)),
             followers: seats::Seats::new(api::events::FOLLOWERS),
+            onlookers: seats::Seats::new(dash::live::ONLOOKERS),
             waiters: Semaphore::new(api::receipts::WAITERS),
             complaints: proof::Complaints::new(),
             tracer: OnceLock::new(),

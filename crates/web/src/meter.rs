@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use pombo_store::meter::{Retries, gauge, show};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
@@ -13,6 +13,7 @@ use prometheus::{
 use tokio::sync::Mutex as Turn;
 
 use crate::api::metrics::{Looked, Seen};
+use crate::dash::PAGES;
 use crate::route::ROUTES;
 
 const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
@@ -30,7 +31,7 @@ struct Inner {
     guarded: AtomicBool,
     requests: IntCounterVec,
     seconds: HistogramVec,
-    /// By the places of the routes in their list, and then those that no route takes.
+    /// By the places of the routes in their list, then those that no route takes, and then by those of the pages.
     routes: Vec<Handles>,
     in_flight: IntGauge,
     held_bytes: IntGauge,
@@ -78,7 +79,7 @@ impl Meter {
             guarded: AtomicBool::new(false),
             requests: IntCounterVec::new(requests, &labels).expect(FIXED),
             seconds: HistogramVec::new(seconds.buckets(SECONDS.to_vec()), &labels[..2]).expect(FIXED),
-            routes: (0..=ROUTES.len()).map(|_| Handles::default()).collect(),
+            routes: (0..=ROUTES.len() + PAGES.len()).map(|_| Handles::default()).collect(),
             in_flight: gauge(
                 "pombo_http_requests_in_flight",
                 "Requests that wait for the start of an answer.",
@@ -177,10 +178,13 @@ pub(crate) struct Request<'a> {
 impl Request<'_> {
     pub(crate) fn answered(&self, status: StatusCode, took: Duration) {
         let Inner { requests, seconds, routes, .. } = self.meter;
-        let (path, method) = match ROUTES.get(self.place) {
-            Some(route) => (route.path, route.method.as_str()),
-            None => ("none", "any"),
+        let page = || PAGES.get(self.place.checked_sub(ROUTES.len() + 1)?);
+        let (path, method) = match (ROUTES.get(self.place), page()) {
+            (Some(route), _) => (route.path, route.method.clone()),
+            (None, Some(page)) => (page.path, page.method()),
+            (None, None) => ("none", Method::default()),
         };
+        let method = if path == "none" { "any" } else { method.as_str() };
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
         let Some(handles) = routes.get(self.place) else { return };
         let answers = handles.answers[class]

@@ -13,6 +13,7 @@ mod house;
 mod ingress;
 mod letters;
 mod messages;
+mod reports;
 mod request;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ const TABLES: &[&[Entry]] = &[
     letters::ENTRIES,
     house::ENTRIES,
     alerts::ENTRIES,
+    reports::ENTRIES,
     events::ENTRIES,
     audit::ENTRIES,
     ingress::ENTRIES,
@@ -50,6 +52,7 @@ const TAGS: &[(&str, &str)] = &[
     ("dead-letters", "Messages that failed: grouped by cause, put right, sent again or given up."),
     ("operations", "Work that outlasts the request that asked for it."),
     ("alerts", "What is wrong, who is told and who looks after it."),
+    ("reports", "Figures that people are sent regularly."),
     ("channels", "Where messages go out, and what makes them wait."),
     ("templates", "What messages say, version by version."),
     ("suppressions", "Who is not written to any more."),
@@ -62,6 +65,7 @@ const TAGS: &[(&str, &str)] = &[
     ("receipts", "What providers report of messages that they took. No key, but proof."),
     ("stats", "What was counted, and how well it goes."),
     ("store", "Whether anything is sent at all."),
+    ("privacy", "What people may ask for who were written to."),
     ("health", "Whether a node is well, and these pages."),
     ("drop-in", "Doors in the manner of other systems, with their keys, answers and errors."),
 ];

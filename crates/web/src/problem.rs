@@ -48,6 +48,7 @@ codes! {
     InvalidCursor = 400 "INVALID_CURSOR" "The cursor is not one of ours",
     Unauthorized = 401 "UNAUTHORIZED" "No valid key",
     Forbidden = 403 "FORBIDDEN" "The key may not do this",
+    RevealNotAllowed = 403 "REVEAL_NOT_ALLOWED" "The key may not reveal persons",
     NotFound = 404 "NOT_FOUND" "There is no such thing",
     MethodNotAllowed = 405 "METHOD_NOT_ALLOWED" "The method does not fit the address",
     RequestTimeout = 408 "REQUEST_TIMEOUT" "The body did not arrive in time",
@@ -238,7 +239,9 @@ impl From<StoreError> for Problem {
                 "more is coming in than can be written; nothing was stored",
                 "send it again after the time in Retry-After",
             ),
-            StoreError::Unavailable(reason) | StoreError::Again(reason) => {
+            StoreError::Unavailable(reason)
+            | StoreError::Again(reason)
+            | StoreError::Locked { why: reason, .. } => {
                 tracing::warn!(reason, "a request met a store that is unavailable");
                 Problem::new(
                     Code::StoreUnavailable,

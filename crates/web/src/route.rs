@@ -14,13 +14,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 use futures_util::FutureExt;
 use http::request::Parts;
-use http::{HeaderValue, Method, header};
+use http::{Extensions, HeaderValue, Method, header};
 use pombo_kernel::trace::Fact;
 
 use crate::Door;
 use crate::api::{
-    alerts, audit, batch, campaigns, channels, classify, dead, decisions, events, health, keys, list,
-    messages, metrics, operations, receipts, recipients, stats, store, suppressions, templates, webhooks,
+    alerts, audit, batch, campaigns, channels, classify, dead, decisions, events, health, keys, links, list,
+    messages, metrics, operations, privacy, receipts, recipients, reports, stats, store, suppressions,
+    templates, webhooks,
 };
 use crate::auth::{Access, Caller, bearer};
 use crate::ingress::{self, Surface, evolution, queue, resend, supabase};
@@ -28,7 +29,7 @@ use crate::keyring;
 use crate::problem::{Code, Problem};
 use crate::proof::{self, Proven};
 use crate::trail::{self, Trail};
-use crate::{docs, openapi};
+use crate::{dash, docs, openapi};
 
 /// What a handler answers with, some time.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
@@ -149,6 +150,9 @@ pub static ROUTES: &[Route] = &[
     keyed(Method::POST, "/v1/alerts/{id}/unsilence", Access::Operate, |call| {
         Box::pin(alerts::unsilence(call))
     }),
+    keyed(Method::GET, "/v1/reports", Access::Look, |call| Box::pin(reports::list(call))),
+    keyed(Method::GET, "/v1/reports/{name}", Access::Look, |call| Box::pin(reports::show(call))),
+    keyed(Method::POST, "/v1/reports/{name}/send", Access::Operate, |call| Box::pin(reports::send(call))),
     keyed(Method::GET, "/v1/channels", Access::Look, |call| Box::pin(channels::list(call))),
     keyed(Method::POST, "/v1/channels/{name}/hold", Access::Operate, |call| Box::pin(channels::hold(call))),
     keyed(Method::POST, "/v1/channels/{name}/release", Access::Operate, |call| {
@@ -165,6 +169,7 @@ pub static ROUTES: &[Route] = &[
     keyed(Method::PATCH, "/v1/keys/{id}", Access::Administer, |call| Box::pin(keys::change(call))),
     keyed(Method::DELETE, "/v1/keys/{id}", Access::Administer, |call| Box::pin(keys::revoke(call))),
     keyed(Method::POST, "/v1/keys/{id}/rotate", Access::Administer, |call| Box::pin(keys::rotate(call))),
+    keyed(Method::POST, "/v1/keys/{id}/link", Access::Administer, |call| Box::pin(links::create(call))),
     keyed(Method::GET, "/v1/templates", Access::Look, |call| Box::pin(templates::list(call))),
     keyed(Method::GET, "/v1/templates/{name}", Access::Look, |call| Box::pin(templates::show(call))),
     keyed(Method::PUT, "/v1/templates/{name}", Access::Operate, |call| Box::pin(templates::put(call))),
@@ -204,9 +209,11 @@ pub static ROUTES: &[Route] = &[
     }),
     keyed(Method::POST, "/v1/webhooks/{id}/test", Access::Operate, |call| Box::pin(webhooks::test(call))),
     keyed(Method::GET, "/v1/stats", Access::Look, |call| Box::pin(stats::stats(call))),
+    keyed(Method::POST, "/v1/privacy/erase", Access::Administer, |call| Box::pin(privacy::erase(call))),
     keyed(Method::GET, "/v1/store", Access::Look, |call| Box::pin(store::show(call))),
     keyed(Method::POST, "/v1/store/pause", Access::Administer, |call| Box::pin(store::pause(call))),
     keyed(Method::POST, "/v1/store/resume", Access::Administer, |call| Box::pin(store::resume(call))),
+    keyed(Method::POST, "/v1/store/prune", Access::Administer, |call| Box::pin(store::prune(call))),
     drop_in(Method::POST, "/emails", Surface::Resend, Access::Send, |call| Box::pin(resend::send(call))),
     drop_in(Method::POST, "/emails/batch", Surface::Resend, Access::Send, |call| {
         Box::pin(resend::batch(call))
@@ -258,7 +265,7 @@ const fn preflight(path: &'static str) -> Route {
 
 /// Everything behind one door. Whatever is not a route answers a problem, too.
 pub fn router(door: Door) -> Router {
-    routed(|_| true).fallback(no_route).method_not_allowed_fallback(no_method).with_state(door)
+    dash::routed(routed(|_| true)).fallback(no_route).method_not_allowed_fallback(no_method).with_state(door)
 }
 
 /// Only what tells a supervisor whether the process is well, for nodes that take no messages in.
@@ -280,7 +287,11 @@ fn routed(wanted: fn(&Route) -> bool) -> Router<Door> {
 }
 
 /// Counts a request, and measures how long its answer took.
-async fn measured(place: Option<usize>, door: &Door, answer: impl Future<Output = Response>) -> Response {
+pub(crate) async fn measured(
+    place: Option<usize>,
+    door: &Door,
+    answer: impl Future<Output = Response>,
+) -> Response {
     let (request, started) = (door.meter().began(place), door.elapsed());
     let response = answer.await;
     request.answered(response.status(), door.elapsed().saturating_sub(started));
@@ -362,13 +373,43 @@ async fn admit(route: &'static Route, door: Door, mut request: Request) -> Resul
     handler(Call { door, caller, head, body, name }).await
 }
 
-async fn path_name(request: &mut Request) -> Result<String, Problem> {
+/// What is asked of the API from inside the process, in somebody's name.
+pub(crate) struct Asked<'a> {
+    pub(crate) method: Method,
+    /// A path of the table, with what stands in its braces beside it.
+    pub(crate) path: &'static str,
+    pub(crate) name: &'a str,
+    pub(crate) query: &'a str,
+    pub(crate) extensions: Extensions,
+    pub(crate) body: Body,
+}
+
+/// What a route asks of a key.
+pub(crate) fn access_of(method: &Method, path: &str) -> Option<Access> {
+    ROUTES.iter().find(|route| route.method == *method && route.path == path)?.access()
+}
+
+/// Has a route answer somebody who is known already, by the rights that the route asks for.
+pub(crate) async fn inside(door: &Door, caller: &Arc<Caller>, asked: Asked<'_>) -> Result<Response, Problem> {
+    let Asked { method, path, name, query, extensions, body } = asked;
+    let route = ROUTES.iter().find(|route| route.method == method && route.path == path);
+    let Some(Way::Keyed(access, handler)) = route.map(|route| &route.way) else { return Err(no_address()) };
+    caller.may(*access)?;
+    let address = if query.is_empty() { "/".to_owned() } else { format!("/?{query}") };
+    let (mut head, body) = Request::new(body).into_parts();
+    head.uri = address.parse().map_err(|_| no_address())?;
+    (head.method, head.extensions) = (method, extensions);
+    head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    handler(Call { door: door.clone(), caller: caller.clone(), head, body, name: name.to_owned() }).await
+}
+
+pub(crate) async fn path_name(request: &mut Request) -> Result<String, Problem> {
     let params = request.extract_parts::<RawPathParams>().await.ok();
     let name = params.as_ref().and_then(|params| params.iter().next()).map(|(_, name)| name.to_owned());
     name.ok_or_else(no_address)
 }
 
-fn no_address() -> Problem {
+pub(crate) fn no_address() -> Problem {
     Problem::new(
         Code::NotFound,
         "there is nothing at this address",
@@ -377,13 +418,13 @@ fn no_address() -> Problem {
 }
 
 async fn no_route(State(door): State<Door>, request: Request) -> Response {
-    measured(None, &door, lost(request)).await
+    measured(None, &door, lost(&door, request)).await
 }
 
-async fn lost(request: Request) -> Response {
+async fn lost(door: &Door, request: Request) -> Response {
     sealed(match Surface::at(request.uri().path()) {
         Some(surface) => surface.lost(&request.into_parts().0, Code::NotFound),
-        None => no_address().into_response(),
+        None => dash::lost(door, request.headers()).unwrap_or_else(|| no_address().into_response()),
     })
 }
 

@@ -1,6 +1,8 @@
 //! Documents that several may change at once.
 
-use pombo_store::shelf::{Doc, Shelve, Shelved};
+use pombo_kernel::name::Tenant;
+use pombo_store::audit::Record;
+use pombo_store::shelf::{Doc, Expect, Shelf, Shelve, Shelved};
 use pombo_store::{Store, StoreError};
 
 /// How often a change is tried again that met another.
@@ -10,6 +12,20 @@ const TRIES: usize = 20;
 pub async fn put(store: &dyn Store, wish: Shelve) -> Result<Shelved, StoreError> {
     let done = store.shelve(vec![wish]).await?.pop();
     done.ok_or_else(|| StoreError::Again("the store gave no answer".to_owned()))
+}
+
+/// Leaves a record in the audit, of something that changes no document.
+pub(crate) async fn note(store: &dyn Store, tenant: &Tenant, record: Record) -> Result<(), StoreError> {
+    // Nothing is removed from where nothing is; the record is all that it leaves.
+    let wish = Shelve {
+        shelf: Shelf::Cursor,
+        tenant: tenant.clone(),
+        id: "note".to_owned(),
+        expect: Expect::Nothing,
+        leaf: None,
+        record: Some(record),
+    };
+    put(store, wish).await.map(drop)
 }
 
 /// Changes a document as `wish` says, anew with what is there if somebody else was faster. What it is told of may be

@@ -2,17 +2,17 @@
 //!
 //! An entry goes by a random id: whoever reads the audit can guess no phone number from it.
 
-use pombo_kernel::message::{Actor, Body, Draft};
+use pombo_kernel::message::{Actor, Draft};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::request::{Code, Problem};
 use pombo_kernel::setup::{Setup, Suppressions};
 use pombo_kernel::suppression::Suppression;
+pub use pombo_kernel::suppression::reached;
 use pombo_store::audit::Event;
 use pombo_store::shelf::{Expect, Leaf, Shelf, Shelve};
-pub use pombo_store::suppression::{of, place, read};
+pub use pombo_store::suppression::{hidden, hidden_place, of, place, read};
 use pombo_store::transition::act_of;
 use pombo_store::{Store, StoreError};
-use serde::Deserialize;
 use serde_json::json;
 
 use crate::key::hex;
@@ -79,40 +79,4 @@ pub async fn stops(
 async fn is_repeat(store: &dyn Store, draft: &Draft) -> Result<bool, StoreError> {
     let Some(given) = draft.idempotency.clone() else { return Ok(false) };
     Ok(store.first(draft.queue.tenant.clone(), given).await?.is_some())
-}
-
-/// Everybody whom a message would reach, by field: the one it is to, then others whom its content names.
-pub fn reached(body: &Body) -> Vec<(&'static str, String)> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Others {
-        cc: Few,
-        bcc: Few,
-        also_to: Few,
-    }
-    /// Addresses, as content may write them.
-    #[derive(Default, Deserialize)]
-    #[serde(untagged)]
-    enum Few {
-        #[default]
-        Nobody,
-        One(String),
-        Many(Vec<String>),
-    }
-    let content = body.content.as_ref();
-    let Others { cc, bcc, also_to } =
-        content.and_then(|content| serde_json::from_str(content.text()).ok()).unwrap_or_default();
-    let named = |field: &'static str, some: Few| {
-        let list = match some {
-            Few::Nobody => Vec::new(),
-            Few::One(one) => vec![one],
-            Few::Many(many) => many,
-        };
-        list.into_iter().map(move |to| (field, to))
-    };
-    let to = std::iter::once(("to", body.to.clone()));
-    to.chain(named("content.also_to", also_to))
-        .chain(named("content.cc", cc))
-        .chain(named("content.bcc", bcc))
-        .collect()
 }

@@ -3,6 +3,8 @@
 //! A document is written in two parts, since what depends on a new message's id is known only once it is stored,
 //! and by then the draft belongs to the store: the rest is written before.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
@@ -21,6 +23,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::problem::Problem;
+use crate::veil::Veil;
 
 /// A message as a list shows it. The schema of what [`line`] writes.
 #[derive(JsonSchema)]
@@ -62,20 +65,21 @@ struct Head {
 #[derive(Serialize, JsonSchema)]
 struct Rest<'a> {
     channel: &'a str,
-    to: &'a str,
+    /// Masked where the caller's role asks for it, as are `payload`, `content` and what was said about it.
+    to: Cow<'a, str>,
     r#type: Option<&'a str>,
     template: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     template_version: Option<u32>,
     #[schemars(with = "Option<Value>")]
-    payload: Option<&'a Json>,
+    payload: Option<Cow<'a, Json>>,
     #[schemars(with = "Option<Value>")]
-    content: Option<&'a Json>,
+    content: Option<Cow<'a, Json>>,
     lane: &'a str,
     priority: u8,
     send_at: Option<Time>,
     reference: Option<&'a str>,
-    user_id: Option<&'a str>,
+    user_id: Option<Cow<'a, str>>,
     ordering_key: Option<&'a str>,
     #[schemars(with = "Map<String, Value>")]
     metadata: Members<'a>,
@@ -93,7 +97,7 @@ struct Rest<'a> {
     #[schemars(with = "Option<Delivery>")]
     delivery: Option<&'static str>,
     delivery_at: Option<Time>,
-    delivery_detail: Option<&'a str>,
+    delivery_detail: Option<Cow<'a, str>>,
     finished_at: Option<Time>,
     campaign: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,11 +106,11 @@ struct Rest<'a> {
 }
 
 /// An object, also where none was given.
-pub(crate) struct Members<'a>(pub(crate) Option<&'a Json>);
+pub(crate) struct Members<'a>(pub(crate) Option<Cow<'a, Json>>);
 
 impl Serialize for Members<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
+        match &self.0 {
             Some(json) => json.serialize(serializer),
             None => serializer.collect_map(std::iter::empty::<((), ())>()),
         }
@@ -118,16 +122,17 @@ pub(crate) struct LastError<'a> {
     verdict: pombo_kernel::classify::Verdict,
     category: &'a str,
     code: Option<&'a str>,
-    text: &'a str,
+    text: Cow<'a, str>,
 }
 
-impl<'a> From<&'a AttemptFailure> for LastError<'a> {
-    fn from(failure: &'a AttemptFailure) -> LastError<'a> {
+impl<'a> LastError<'a> {
+    /// Of a message that says this.
+    pub(crate) fn of(failure: &'a AttemptFailure, said: &Said, veil: Veil) -> LastError<'a> {
         LastError {
             verdict: failure.verdict,
             category: &failure.category,
             code: failure.code.as_deref(),
-            text: &failure.text,
+            text: veil.about(&failure.text, said),
         }
     }
 }
@@ -145,16 +150,16 @@ struct AttemptView<'a> {
     verdict: Option<pombo_kernel::classify::Verdict>,
     category: Option<&'a str>,
     code: Option<&'a str>,
-    error: Option<&'a str>,
+    error: Option<Cow<'a, str>>,
     /// It failed, and may have been sent all the same.
     perhaps_sent: bool,
     next_delay_ms: Option<u64>,
-    explanation: &'a str,
+    explanation: Cow<'a, str>,
     policy: Option<&'a str>,
 }
 
-impl<'a> From<&'a Attempt> for AttemptView<'a> {
-    fn from(attempt: &'a Attempt) -> AttemptView<'a> {
+impl<'a> AttemptView<'a> {
+    fn of(attempt: &'a Attempt, said: &Said, veil: Veil) -> AttemptView<'a> {
         let failure = attempt.failure.as_ref();
         AttemptView {
             round: attempt.round,
@@ -165,10 +170,10 @@ impl<'a> From<&'a Attempt> for AttemptView<'a> {
             verdict: failure.map(|failure| failure.verdict),
             category: failure.map(|failure| failure.category.as_str()),
             code: failure.and_then(|failure| failure.code.as_deref()),
-            error: failure.map(|failure| failure.text.as_str()),
+            error: failure.map(|failure| veil.about(&failure.text, said)),
             perhaps_sent: failure.is_some_and(|failure| failure.perhaps_sent),
             next_delay_ms: attempt.next_delay.map(Span::millis),
-            explanation: &attempt.explanation,
+            explanation: veil.about(&attempt.explanation, said),
             policy: attempt.policy.as_deref(),
         }
     }
@@ -189,9 +194,10 @@ struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    fn rest(self, setup: &Setup, attempts: Option<&'a [Attempt]>) -> Rest<'a> {
+    fn rest(self, setup: &Setup, attempts: Option<&'a [Attempt]>, veil: Veil) -> Rest<'a> {
         let said = self.said;
-        let policy = setup.channels.get(&self.queue.channel).map(|channel| &channel.policy);
+        let channel = setup.channels.get(&self.queue.channel);
+        let policy = channel.map(|channel| &channel.policy);
         let (failure_reason, provider_id, finished_at) = match self.state {
             None | Some(State::Pending { .. } | State::Sending { .. }) => (None, None, None),
             Some(State::Sent { at, receipt }) => (None, receipt.provider_id.as_deref(), Some(*at)),
@@ -200,19 +206,19 @@ impl<'a> Known<'a> {
         };
         Rest {
             channel: self.queue.channel.as_str(),
-            to: &said.to,
+            to: veil.recipient(channel.map(|channel| channel.kind), &said.to),
             r#type: said.kind.as_deref(),
             template: said.template.as_deref(),
             template_version: said.template_version,
-            payload: said.payload.as_ref(),
-            content: said.content.as_ref(),
+            payload: veil.document(said.payload.as_ref()),
+            content: veil.document(said.content.as_ref()),
             lane: self.queue.lane.as_str(),
             priority: self.priority,
             send_at: self.send_at,
             reference: said.reference.as_deref(),
-            user_id: said.user_id.as_deref(),
+            user_id: said.user_id.as_deref().map(|id| veil.words(id)),
             ordering_key: self.ordering_key,
-            metadata: Members(said.metadata.as_ref()),
+            metadata: Members(veil.document(said.metadata.as_ref())),
             retry: said.retry.as_ref(),
             failure_reason,
             attempt_count: self.attempts,
@@ -220,14 +226,18 @@ impl<'a> Known<'a> {
                 Some(changes) => policy.with(changes).attempts,
                 None => policy.attempts,
             }),
-            last_error: self.failure.map(LastError::from),
+            last_error: self.failure.map(|failure| LastError::of(failure, said, veil)),
             provider_id,
             delivery: self.delivery.map(|word| word.state.as_str()),
             delivery_at: self.delivery.map(|word| word.at),
-            delivery_detail: self.delivery.and_then(|word| word.detail.as_deref()),
+            delivery_detail: self
+                .delivery
+                .and_then(|word| word.detail.as_deref())
+                .map(|text| veil.about(text, said)),
             finished_at,
             campaign: self.queue.campaign.as_ref().map(|campaign| campaign.as_str()),
-            attempts: attempts.map(|attempts| attempts.iter().map(AttemptView::from).collect()),
+            attempts: attempts
+                .map(|attempts| attempts.iter().map(|it| AttemptView::of(it, said, veil)).collect()),
         }
     }
 }
@@ -240,7 +250,7 @@ pub(crate) struct Unborn {
 }
 
 impl Unborn {
-    pub(crate) fn of(draft: &Draft, setup: &Setup) -> Unborn {
+    pub(crate) fn of(draft: &Draft, setup: &Setup, veil: Veil) -> Unborn {
         let known = Known {
             queue: &draft.queue,
             said: &draft.body,
@@ -252,7 +262,7 @@ impl Unborn {
             failure: None,
             delivery: None,
         };
-        let rest = serde_json::to_vec(&known.rest(setup, Some(&[]))).unwrap_or_default();
+        let rest = serde_json::to_vec(&known.rest(setup, Some(&[]), veil)).unwrap_or_default();
         Unborn { rest, send_at: draft.send_at, expires_at: draft.expires_at }
     }
 
@@ -274,7 +284,7 @@ impl Unborn {
 }
 
 /// A message with its attempts.
-pub(crate) fn story(story: &Story, setup: &Setup) -> Vec<u8> {
+pub(crate) fn story(story: &Story, setup: &Setup, veil: Veil) -> Vec<u8> {
     let message = &story.message;
     let known = Known {
         queue: &message.queue,
@@ -287,7 +297,7 @@ pub(crate) fn story(story: &Story, setup: &Setup) -> Vec<u8> {
         failure: story.attempts.iter().rev().find_map(|attempt| attempt.failure.as_ref()),
         delivery: story.delivery.as_ref(),
     };
-    let rest = serde_json::to_vec(&known.rest(setup, Some(&story.attempts))).unwrap_or_default();
+    let rest = serde_json::to_vec(&known.rest(setup, Some(&story.attempts), veil)).unwrap_or_default();
     let head = stored_head(message.id, &story.state, message.expires_at, story.updated_at);
     let mut document = Vec::with_capacity(rest.len() + 256);
     join(&mut document, &head, &rest);
@@ -295,7 +305,7 @@ pub(crate) fn story(story: &Story, setup: &Setup) -> Vec<u8> {
 }
 
 /// A message as a list shows it: without its attempts.
-pub(crate) fn line(document: &mut Vec<u8>, line: &Line, setup: &Setup) {
+pub(crate) fn line(document: &mut Vec<u8>, line: &Line, setup: &Setup, veil: Veil) {
     let message = &line.message;
     let known = Known {
         queue: &message.queue,
@@ -308,7 +318,7 @@ pub(crate) fn line(document: &mut Vec<u8>, line: &Line, setup: &Setup) {
         failure: line.last_failure.as_ref(),
         delivery: line.delivery.as_ref(),
     };
-    let rest = serde_json::to_vec(&known.rest(setup, None)).unwrap_or_default();
+    let rest = serde_json::to_vec(&known.rest(setup, None, veil)).unwrap_or_default();
     join(document, &stored_head(message.id, &line.state, message.expires_at, line.updated_at), &rest);
 }
 

@@ -370,6 +370,58 @@ fn every_rule_has_words_in_every_language() {
     });
 }
 
+#[test] // REQ OB-4
+fn numbers_and_counts_are_said_as_the_language_says_them() {
+    let mut world = World::of(RuleName::FailureRate);
+    world.told(HOUR, |_| Bad);
+    let alert = |rule, value, count| Alert { rule, value, count, of: Some(count), ..world.firing[0].clone() };
+    let said = |alert: &Alert| [Language::En, Language::PtBr].map(|language| sentence(alert, language));
+    let [en, pt] = said(&alert(RuleName::FailureRate, 0.902, 41));
+    assert!(en.contains("90.2 % of 41 messages") && pt.contains("90,2 % de 41 mensagens"), "{en}; {pt}");
+    let [en, pt] = said(&alert(RuleName::Anomaly, 8.25, 1));
+    assert!(en.contains("1 time within") && en.contains("8.2 σ"), "{en}");
+    assert!(pt.contains("1 vez em") && pt.contains("8,2 σ"), "{pt}");
+    let whole = [shown(Unit::Share, 0.1, Language::En), shown(Unit::Share, 1.0, Language::PtBr)];
+    assert_eq!(whole, ["10 %", "100 %"]);
+    for (rule, one, many, uma, muitas) in [
+        (
+            RuleName::DeadLetters,
+            "1 dead letter waits",
+            "2 dead letters wait",
+            "1 mensagem morta espera",
+            "2 mensagens mortas esperam",
+        ),
+        (
+            RuleName::PastDue,
+            "1 message is past due",
+            "2 messages are",
+            "1 mensagem está atrasada",
+            "2 mensagens estão",
+        ),
+        (
+            RuleName::NoScheduling,
+            "1 message is due",
+            "2 messages are due",
+            "1 mensagem tenha",
+            "2 mensagens tenham",
+        ),
+        (
+            RuleName::ClaimDeadline,
+            "1 claim waits, and its",
+            "2 claims wait, and their",
+            "1 conta espera",
+            "2 contas esperam",
+        ),
+        (RuleName::MaxRetries, "of 1 message ", "of 2 messages ", "de 1 mensagem ", "de 2 mensagens "),
+    ] {
+        for (value, count, words) in [(1.0, 1, [one, uma]), (2.0, 2, [many, muitas])] {
+            for (said, words) in said(&alert(rule, value, count)).iter().zip(words) {
+                assert!(said.contains(words), "{said}: {words}");
+            }
+        }
+    }
+}
+
 #[test]
 fn too_few_messages_say_nothing() {
     let mut world = World::of(RuleName::FailureRate);

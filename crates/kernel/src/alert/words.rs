@@ -20,7 +20,8 @@ pub enum Language {
 }
 
 /// Why people are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Why {
     Fired,
     Reminder,
@@ -38,124 +39,163 @@ impl Why {
     }
 }
 
+impl Language {
+    /// A number with so many digits behind the mark that the language has for it.
+    pub fn number(self, value: f64, digits: usize) -> String {
+        let text = format!("{value:.digits$}");
+        match self {
+            Language::En => text,
+            Language::PtBr => text.replace('.', ","),
+        }
+    }
+
+    /// A part of 1, in hundredths: `12.5 %`, or `12,5 %`.
+    pub fn share(self, value: f64) -> String {
+        let text = self.number(value * 100.0, 1);
+        let whole = text.strip_suffix('0').and_then(|text| text.strip_suffix(['.', ',']));
+        format!("{} %", whole.unwrap_or(&text))
+    }
+}
+
+/// One of the two, by how many there are.
+pub(crate) fn counted<'a>(count: u64, one: &'a str, many: &'a str) -> &'a str {
+    if count == 1 { one } else { many }
+}
+
 /// A number as people read it: `120`, `12.5 %`, `6m12s`, `8.2 σ`.
-pub fn shown(unit: Unit, value: f64) -> String {
+pub fn shown(unit: Unit, value: f64, language: Language) -> String {
     match unit {
         Unit::Count => format!("{value:.0}"),
-        Unit::Share => {
-            let text = format!("{:.1}", value * 100.0);
-            format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
-        }
+        Unit::Share => language.share(value),
         Unit::Time => {
             let span = Span::from_millis(1).scaled(value);
             let whole = Span::from_secs(span.millis() / 1_000);
             if span.millis() < 10_000 { span.to_string() } else { whole.to_string() }
         }
-        Unit::Deviations => format!("{value:.1} σ"),
+        Unit::Deviations => format!("{} σ", language.number(value, 1)),
     }
 }
 
 /// What is wrong, in one sentence.
 pub fn sentence(alert: &Alert, language: Language) -> String {
     let unit = alert.rule.unit();
-    let (value, above) = (shown(unit, alert.value), shown(unit, alert.above));
+    let (value, above) = (shown(unit, alert.value, language), shown(unit, alert.above, language));
     let (count, of, window) = (alert.count, alert.of.unwrap_or(alert.count), alert.window);
     let detail = alert.subject.detail.as_deref().unwrap_or_default();
     let channel = alert.subject.channel.as_ref().map_or(detail, ChannelName::as_str);
     use RuleName as R;
     match language {
-        Language::En => match alert.rule {
-            R::DeadLetters => format!("{value} dead letters wait for somebody to decide (more than {above})"),
-            R::FailureRate => {
-                format!("{channel}: {value} of {of} messages failed within {window} (more than {above})")
+        Language::En => {
+            let messages = counted(of, "message", "messages");
+            match alert.rule {
+                R::DeadLetters => {
+                    let letters = counted(count, "dead letter waits", "dead letters wait");
+                    format!("{value} {letters} for somebody to decide (more than {above})")
+                }
+                R::FailureRate => {
+                    format!(
+                        "{channel}: {value} of {of} {messages} failed within {window} (more than {above})"
+                    )
+                }
+                R::ProcessingTime => {
+                    format!(
+                        "{channel}: a message has been due for {value} and is not sent (more than {above})"
+                    )
+                }
+                R::PastDue => {
+                    let are = counted(count, "message is", "messages are");
+                    format!("{value} {are} past due (more than {above})")
+                }
+                R::TemplateFailing => format!(
+                    "{channel}: template {detail}: {value} of {of} {messages} failed within {window} (more than {above})"
+                ),
+                R::NoScheduling => {
+                    let are = counted(count, "message is", "messages are");
+                    format!("nothing was tried for {value} although {count} {are} due (more than {above})")
+                }
+                R::MaxRetries => format!(
+                    "{channel}: {value} of {of} {messages} used up their attempts within {window} (more than {above})"
+                ),
+                R::PermanentErrors => format!(
+                    "{channel}: {value} of {of} {messages} met a permanent error within {window} (more than {above})"
+                ),
+                R::DecisionTime => format!("a retry decision took {value} (more than {above})"),
+                R::ClaimDeadline => {
+                    let wait = counted(count, "claim waits, and its", "claims wait, and their");
+                    format!("{channel}: {value} {wait} deadline ends within {window}")
+                }
+                R::ChannelHeld => format!("{channel} is held: its messages wait"),
+                R::BreakerOpen if count == 1 => {
+                    format!("{channel}: a breaker is open: what is behind it is down")
+                }
+                R::BreakerOpen => {
+                    format!("{channel}: {value} breakers are open: what is behind them is down")
+                }
+                R::Anomaly => {
+                    let times = counted(count, "time", "times");
+                    format!(
+                        "{channel}: {detail} came up {count} {times} within {window}, {value} above what is usual at this hour"
+                    )
+                }
+                R::StoreUnwritable => format!("the store could not be written for {value}"),
+                R::AuditBroken => "the audit chain does not hold".to_owned(),
+                R::DiskLow => format!("the store's disk is {value} full (more than {above})"),
             }
-            R::ProcessingTime => {
-                format!("{channel}: a message has been due for {value} and is not sent (more than {above})")
+        }
+        Language::PtBr => {
+            let messages = counted(of, "mensagem", "mensagens");
+            match alert.rule {
+                R::DeadLetters => {
+                    let letters = counted(count, "mensagem morta espera", "mensagens mortas esperam");
+                    format!("{value} {letters} uma decisão (mais de {above})")
+                }
+                R::FailureRate => {
+                    format!("{channel}: {value} de {of} {messages} com falha em {window} (mais de {above})")
+                }
+                R::ProcessingTime => {
+                    format!("{channel}: uma mensagem venceu há {value} e não foi enviada (mais de {above})")
+                }
+                R::PastDue => {
+                    let are = counted(count, "mensagem está atrasada", "mensagens estão atrasadas");
+                    format!("{value} {are} (mais de {above})")
+                }
+                R::TemplateFailing => format!(
+                    "{channel}: modelo {detail}: {value} de {of} {messages} com falha em {window} (mais de {above})"
+                ),
+                R::NoScheduling => {
+                    let have = counted(count, "mensagem tenha", "mensagens tenham");
+                    format!("nada foi tentado há {value}, embora {count} {have} vencido (mais de {above})")
+                }
+                R::MaxRetries => format!(
+                    "{channel}: {value} de {of} {messages} sem mais tentativas em {window} (mais de {above})"
+                ),
+                R::PermanentErrors => format!(
+                    "{channel}: {value} de {of} {messages} com erro permanente em {window} (mais de {above})"
+                ),
+                R::DecisionTime => format!("uma decisão de retry levou {value} (mais de {above})"),
+                R::ClaimDeadline => {
+                    let wait =
+                        counted(count, "conta espera, e o prazo dela", "contas esperam, e o prazo delas");
+                    format!("{channel}: {value} {wait} termina em {window}")
+                }
+                R::ChannelHeld => format!("{channel} está retido: as mensagens dele esperam"),
+                R::BreakerOpen if count == 1 => {
+                    format!("{channel}: um disjuntor está aberto: o que está atrás dele caiu")
+                }
+                R::BreakerOpen => {
+                    format!("{channel}: {value} disjuntores abertos: o que está atrás deles caiu")
+                }
+                R::Anomaly => {
+                    let times = counted(count, "vez", "vezes");
+                    format!(
+                        "{channel}: {detail} ocorreu {count} {times} em {window}, {value} acima do normal para esta hora"
+                    )
+                }
+                R::StoreUnwritable => format!("não foi possível gravar por {value}"),
+                R::AuditBroken => "a cadeia de auditoria não confere".to_owned(),
+                R::DiskLow => format!("o disco está {value} cheio (mais de {above})"),
             }
-            R::PastDue => format!("{value} messages are past due (more than {above})"),
-            R::TemplateFailing => {
-                format!(
-                    "{channel}: template {detail}: {value} of {of} messages failed within {window} (more than {above})"
-                )
-            }
-            R::NoScheduling => {
-                format!("nothing was tried for {value} although {count} messages are due (more than {above})")
-            }
-            R::MaxRetries => {
-                format!(
-                    "{channel}: {value} of {of} messages used up their attempts within {window} (more than {above})"
-                )
-            }
-            R::PermanentErrors => {
-                format!(
-                    "{channel}: {value} of {of} messages met a permanent error within {window} (more than {above})"
-                )
-            }
-            R::DecisionTime => format!("a retry decision took {value} (more than {above})"),
-            R::ClaimDeadline => {
-                format!("{channel}: {value} claims wait, and their deadline ends within {window}")
-            }
-            R::ChannelHeld => format!("{channel} is held: its messages wait"),
-            R::BreakerOpen if count == 1 => {
-                format!("{channel}: a breaker is open: what is behind it is down")
-            }
-            R::BreakerOpen => format!("{channel}: {value} breakers are open: what is behind them is down"),
-            R::Anomaly => {
-                format!(
-                    "{channel}: {detail} came up {count} times within {window}, {value} above what is usual at this hour"
-                )
-            }
-            R::StoreUnwritable => format!("the store could not be written for {value}"),
-            R::AuditBroken => "the audit chain does not hold".to_owned(),
-            R::DiskLow => format!("the store's disk is {value} full (more than {above})"),
-        },
-        Language::PtBr => match alert.rule {
-            R::DeadLetters => format!("{value} mensagens mortas esperam uma decisão (mais de {above})"),
-            R::FailureRate => {
-                format!("{channel}: {value} de {of} mensagens falharam em {window} (mais de {above})")
-            }
-            R::ProcessingTime => {
-                format!("{channel}: uma mensagem venceu há {value} e não foi enviada (mais de {above})")
-            }
-            R::PastDue => format!("{value} mensagens estão atrasadas (mais de {above})"),
-            R::TemplateFailing => {
-                format!(
-                    "{channel}: modelo {detail}: {value} de {of} mensagens falharam em {window} (mais de {above})"
-                )
-            }
-            R::NoScheduling => {
-                format!(
-                    "nada foi tentado há {value}, embora {count} mensagens tenham vencido (mais de {above})"
-                )
-            }
-            R::MaxRetries => {
-                format!(
-                    "{channel}: {value} de {of} mensagens esgotaram as tentativas em {window} (mais de {above})"
-                )
-            }
-            R::PermanentErrors => {
-                format!(
-                    "{channel}: {value} de {of} mensagens tiveram erro permanente em {window} (mais de {above})"
-                )
-            }
-            R::DecisionTime => format!("uma decisão de retry levou {value} (mais de {above})"),
-            R::ClaimDeadline => {
-                format!("{channel}: {value} contas esperam, e o prazo delas termina em {window}")
-            }
-            R::ChannelHeld => format!("{channel} está retido: as mensagens dele esperam"),
-            R::BreakerOpen if count == 1 => {
-                format!("{channel}: um disjuntor está aberto: o que está atrás dele caiu")
-            }
-            R::BreakerOpen => format!("{channel}: {value} disjuntores abertos: o que está atrás deles caiu"),
-            R::Anomaly => {
-                format!(
-                    "{channel}: {detail} ocorreu {count} vezes em {window}, {value} acima do normal para esta hora"
-                )
-            }
-            R::StoreUnwritable => format!("não foi possível gravar por {value}"),
-            R::AuditBroken => "a cadeia de auditoria não confere".to_owned(),
-            R::DiskLow => format!("o disco está {value} cheio (mais de {above})"),
-        },
+        }
     }
 }
 
@@ -180,7 +220,7 @@ pub fn letter(alert: &Alert, id: &str, why: Why, link: Option<&str>, language: L
     say(words.first, &alert.first_seen.to_string());
     say(words.last, &alert.last_seen.to_string());
     say(words.over, &alert.resolved_at.map(|at: Time| at.to_string()).unwrap_or_default());
-    say(words.peak, &shown(unit, alert.peak));
+    say(words.peak, &shown(unit, alert.peak, language));
     say(
         words.count,
         &alert.of.map_or_else(|| alert.count.to_string(), |of| format!("{} / {of}", alert.count)),
@@ -204,7 +244,7 @@ pub fn letter(alert: &Alert, id: &str, why: Why, link: Option<&str>, language: L
             "link": link,
         },
     });
-    Letter { subject: format!("[Pombo] {head}: {sentence}"), text, data }
+    Letter { subject: format!("[Pombo] {head}: {sentence}"), text, html: None, data }
 }
 
 fn line(sample: &Sample) -> String {

@@ -298,7 +298,7 @@ fn somebody_whom_the_template_lacks_words_for_is_refused_by_name() {
     assert_eq!(done, Ok(()));
     let told = brief(&lines[1]).2;
     assert_eq!((lines[0].of.is_ok(), lines[2].of.is_ok()), (true, true));
-    assert_eq!(told, "! the template cannot be filled: text, line 2: `nome` is null");
+    assert_eq!(told, "! the template cannot be filled: text, line 2: `nome` has no value (null)");
     let list = br#"[{"to": "a", "nome": "Ana"}, {"to": "b"}]"#;
     let (lines, _) = read(asked(Format::Json), terms(NULL, "{{ nome }}", json!({})), &[list]);
     assert_eq!(

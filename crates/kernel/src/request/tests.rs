@@ -51,6 +51,9 @@ fn setup() -> Setup {
         subscribers: Guard::default(),
         claims: Policy::claims(),
         alerts: Arc::default(),
+        masked: std::collections::BTreeSet::new(),
+        retention: Default::default(),
+        dashboard: crate::setup::Dashboard::default(),
     }
 }
 

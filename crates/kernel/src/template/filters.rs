@@ -80,7 +80,7 @@ pub(super) fn add(to: &mut Environment<'static>) {
 /// the template or the payload.
 pub(super) fn write(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     match value.kind() {
-        ValueKind::None => Err(said("is null")),
+        ValueKind::None => Err(said("has no value (null)")),
         ValueKind::String | ValueKind::Number | ValueKind::Bool | ValueKind::Undefined => {
             escape_formatter(out, state, value)
         }
@@ -110,7 +110,7 @@ fn text(value: &Value) -> Result<String, Error> {
         ValueKind::String => Ok(value.as_str().unwrap_or_default().to_owned()),
         ValueKind::Number | ValueKind::Bool => Ok(value.to_string()),
         ValueKind::Undefined => Err(Error::from(ErrorKind::UndefinedError)),
-        ValueKind::None => Err(said("is null")),
+        ValueKind::None => Err(said("has no value (null)")),
         _ => Err(said("is a list or an object, not text")),
     }
 }

@@ -65,7 +65,7 @@ fn a_name_that_the_payload_lacks_is_an_error_that_names_it_and_no_value() {
         ("{% if nome %}x{% endif %}", "text, line 1: `nome` is not in the payload"),
         ("{% for x in nomes %}x{% endfor %}", "text, line 1: `nomes` is not in the payload"),
         ("{{ user.nome|upper }}", "text, line 1: `user.nome|upper` is not in the payload"),
-        ("{{ none }}", "text, line 1: `none` is null"),
+        ("{{ none }}", "text, line 1: `none` has no value (null)"),
         ("{{ list }}", "text, line 1: `list` is a list or an object, not text"),
         ("{{ user }}", "text, line 1: `user` is a list or an object, not text"),
         ("{{ user.secret - 1 }}", "text, line 1: `user.secret - 1` cannot be computed from this payload"),

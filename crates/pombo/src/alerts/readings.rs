@@ -297,7 +297,7 @@ fn longer_than(within: &str) -> u64 {
 /// The share of the disk under an embedded store that is used.
 fn disk_used(place: &Home) -> Option<f64> {
     let Home::Embedded(folder) = place else { return None };
-    let disk = rustix::fs::statvfs(folder).ok().filter(|disk| disk.f_blocks > 0)?;
+    let disk = rustix::fs::statvfs(&**folder).ok().filter(|disk| disk.f_blocks > 0)?;
     #[allow(clippy::cast_precision_loss)]
     let free = disk.f_bavail as f64 / disk.f_blocks as f64;
     Some(1.0 - free)

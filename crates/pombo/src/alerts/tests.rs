@@ -3,7 +3,7 @@
 use pombo_kernel::alert::{Acknowledged, RuleName, State};
 use pombo_kernel::block::Block;
 use pombo_kernel::message::{Body, Draft};
-use pombo_store::Place;
+use pombo_store::{Place, anchor, audit};
 
 use super::*;
 use crate::by_hand::{Hand, configured, draft, end_all, model};
@@ -25,7 +25,30 @@ impl World {
     }
 
     fn node(&self) -> Work {
-        Work::new(self.store.clone(), self.setup.subscribe(), self.clock.clone(), None)
+        self.node_at(None)
+    }
+
+    fn node_at(&self, place: Option<Home>) -> Work {
+        Work::new(self.store.clone(), self.setup.subscribe(), self.clock.clone(), place)
+    }
+
+    /// With more configured than there was.
+    fn add(&self, text: &str) {
+        self.setup.send_replace(configured(&format!("{CONFIG}{text}")).borrow().clone());
+    }
+
+    /// The only alert of that rule.
+    async fn alert(&self, rule: RuleName) -> Alert {
+        let docs = self.docs().await;
+        let mut found = docs.iter().filter_map(pombo_web::alert::read).filter(|alert| alert.rule == rule);
+        let alert = found.next().unwrap_or_else(|| panic!("no alert of {rule}"));
+        assert_eq!(found.count(), 0, "one of {rule}");
+        alert
+    }
+
+    async fn memory(&self) -> u32 {
+        let doc = self.store.doc(Shelf::Cursor, Tenant::default(), MEMORY.to_owned()).await.unwrap();
+        doc.map_or(0, |doc| doc.version)
     }
 
     /// Looks for so long.
@@ -240,4 +263,281 @@ async fn a_rule_that_is_switched_off_ends_its_alerts() {
     world.setup.send_replace(configured(&text).borrow().clone());
     world.look(&mut node, MINUTE).await;
     assert_eq!(world.alerts().await, [(RuleName::ChannelHeld, State::Resolved)]);
+}
+
+#[tokio::test] // REQ OB-4
+async fn nobody_is_told_of_an_end_that_could_not_be_written() {
+    let world = World::new();
+    let mut node = world.node();
+    world.hold().await;
+    world.look(&mut node, MINUTE).await;
+    world.store.unblock(world.mail(), Actor::engine()).await.unwrap();
+    world.look(&mut node, MINUTE).await;
+    world.clock.pass(Span::from_secs(10));
+    let Looked { setup, firing, changes, now } = node.look().await.unwrap().unwrap();
+    assert!(matches!(changes[..], [Change::Resolve(_)]), "{changes:?}");
+    // Somebody answers it between the look and what follows from it.
+    let silence = world.silence(Span::from_hours(1));
+    world.answer(|alert| alert.silenced = Some(silence.clone())).await;
+    node.carry_out(&changes[0], &firing, &setup.alerts, now).await.unwrap();
+    assert_eq!(world.alerts().await, [(RuleName::ChannelHeld, State::Firing)]);
+    assert_eq!(world.told().await, ["alert.fired"]);
+    world.look(&mut node, Span::from_mins(3)).await;
+    assert_eq!(world.alerts().await, [(RuleName::ChannelHeld, State::Resolved)]);
+    assert_eq!(world.told().await, ["alert.fired"], "it is silent by now");
+}
+
+#[tokio::test] // REQ OB-4
+async fn whoever_writes_an_alert_and_goes_away_leaves_nobody_untold() {
+    let world = World::new();
+    world.hold().await;
+    // It is written that it fires, and no more.
+    let mut node = world.node();
+    let changes = node.look().await.unwrap().unwrap().changes;
+    let owed = Alert { owes: Some(Why::Fired), ..changes[0].alert().clone() };
+    let put = |alert: &Alert, expect| {
+        let wish = pombo_web::alert::put(alert, expect, None, &Actor::engine(), world.clock.now());
+        world.store.shelve(vec![wish])
+    };
+    put(&owed, Expect::Nothing).await.unwrap();
+    assert_eq!(world.told().await, [""; 0]);
+    world.look(&mut world.node(), MINUTE).await;
+    assert_eq!(world.told().await, ["alert.fired"]);
+    // The same for its end, which no look would come back to otherwise.
+    let over = Alert {
+        state: State::Resolved,
+        owes: Some(Why::Resolved),
+        ..world.alert(RuleName::ChannelHeld).await
+    };
+    put(&over, Expect::Any).await.unwrap();
+    world.store.unblock(world.mail(), Actor::engine()).await.unwrap();
+    world.look(&mut world.node(), MINUTE).await;
+    assert_eq!(world.told().await, ["alert.fired", "alert.resolved"]);
+    assert_eq!(world.alerts().await, [(RuleName::ChannelHeld, State::Resolved)]);
+    let letters: Vec<_> =
+        world.docs().await.iter().filter_map(notice::read).map(|it| it.letter.data).collect();
+    assert!(letters.iter().all(|data| data["data"]["alert"].get("owes").is_none()), "{letters:?}");
+}
+
+#[tokio::test] // REQ OB-4
+async fn a_silence_outlasts_whoever_goes_away_between_a_look_and_what_follows() {
+    let world = World::new();
+    let mut node = world.node();
+    world.hold().await;
+    world.look(&mut node, MINUTE).await;
+    let silence = world.silence(Span::from_hours(1));
+    world.answer(|alert| alert.silenced = Some(silence.clone())).await;
+    world.store.unblock(world.mail(), Actor::engine()).await.unwrap();
+    world.look(&mut node, Span::from_mins(3)).await;
+    world.hold().await;
+    world.clock.pass(Span::from_secs(10));
+    // It sees that the alert is back, remembers what it saw, and goes away.
+    assert_eq!(node.look().await.unwrap().unwrap().changes.len(), 1);
+    drop(node);
+    world.look(&mut world.node(), Span::from_mins(5)).await;
+    let held = RuleName::ChannelHeld;
+    assert_eq!(world.alerts().await, [(held, State::Resolved), (held, State::Firing)]);
+    assert_eq!(world.told().await, ["alert.fired"], "only of the first, before it was silenced");
+}
+
+#[tokio::test]
+async fn a_silence_that_was_ended_does_not_come_back_with_the_alert() {
+    let world = World::new();
+    let mut node = world.node();
+    world.hold().await;
+    world.look(&mut node, MINUTE).await;
+    let silence = world.silence(Span::from_hours(1));
+    world.answer(|alert| alert.silenced = Some(silence.clone())).await;
+    for _ in 0..2 {
+        world.store.unblock(world.mail(), Actor::engine()).await.unwrap();
+        world.look(&mut node, Span::from_mins(3)).await;
+        world.hold().await;
+        world.look(&mut node, MINUTE).await;
+        // The one that fires now, the newest.
+        let docs = world.docs().await;
+        let firing = docs.iter().filter_map(pombo_web::alert::read).find(Alert::is_firing).unwrap();
+        let doc = docs.iter().find(|doc| doc.id == firing.id()).unwrap();
+        let (expect, by) = (Expect::Version(doc.version), Actor("ana".to_owned()));
+        let loud = Alert { silenced: None, ..firing };
+        let wish = pombo_web::alert::put(&loud, expect, None, &by, world.clock.now());
+        world.store.shelve(vec![wish]).await.unwrap();
+    }
+    assert_eq!(world.told().await, ["alert.fired", "alert.resolved", "alert.fired"]);
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_written_only_when_it_changes() {
+    let world = World::new();
+    let mut node = world.node();
+    world.store.accept(vec![draft("default", "mail")]).await.unwrap();
+    world.look(&mut node, Span::from_mins(7)).await;
+    let (before, alert) = (world.memory().await, world.alert(RuleName::ProcessingTime).await);
+    // It gets worse with every look, which the alert says, and nothing else changes.
+    world.look(&mut node, Span::from_mins(2)).await;
+    assert!(world.alert(RuleName::ProcessingTime).await.peak > alert.peak);
+    assert_eq!(world.memory().await, before);
+}
+
+#[tokio::test]
+async fn more_alerts_than_can_be_looked_after_are_said_once() {
+    let world = World::new();
+    world.hold().await;
+    world.look(&mut world.node(), MINUTE).await;
+    let one = world.alert(RuleName::ChannelHeld).await;
+    let many = (1..=FIRING_MAX).map(|nth| {
+        let channel = format!("c{nth}").parse().unwrap();
+        let subject = alert::Subject::channel(Tenant::default(), channel);
+        let alert = Alert { subject, ..one.clone() };
+        pombo_web::alert::put(&alert, Expect::Nothing, None, &Actor::engine(), world.clock.now())
+    });
+    world.store.shelve(many.collect()).await.unwrap();
+    let said = Said::default();
+    let _listening = said.listen();
+    let mut node = world.node();
+    let plan = world.setup.borrow().alerts.clone();
+    for _ in 0..3 {
+        assert_eq!(node.firing(&plan, world.clock.now()).await.unwrap().len(), FIRING_MAX);
+    }
+    assert_eq!(said.count("as many alerts fire as can be looked after"), 1);
+}
+
+/// What the log says meanwhile, on this thread.
+#[derive(Clone, Default)]
+struct Said(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl Said {
+    fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        let said = self.clone();
+        let writer = move || said.clone();
+        tracing::subscriber::set_default(
+            tracing_subscriber::fmt().with_writer(writer).with_ansi(false).finish(),
+        )
+    }
+
+    fn count(&self, words: &str) -> usize {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).matches(words).count()
+    }
+}
+
+impl std::io::Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test] // REQ OB-4
+async fn a_claim_that_waits_near_its_deadline_is_found_in_the_store() {
+    let world = World::new();
+    world.add("[channels.claims]\nkind = \"tiss\"\n");
+    let until = |span| Some(world.clock.now() + span);
+    let near = Draft { expires_at: until(Span::from_hours(25)), ..draft("default", "claims") };
+    let far = Draft { expires_at: until(Span::from_hours(48)), ..draft("default", "claims") };
+    let other = Draft { expires_at: until(Span::from_hours(2)), ..draft("default", "mail") };
+    world.store.accept(vec![near, far, other]).await.unwrap();
+    let mut node = world.node();
+    world.look(&mut node, Span::from_mins(10)).await;
+    assert!(!world.alerts().await.iter().any(|(rule, _)| *rule == RuleName::ClaimDeadline));
+    world.look(&mut node, Span::from_hours(2)).await;
+    let alert = world.alert(RuleName::ClaimDeadline).await;
+    assert_eq!((alert.count, alert.subject.to_string()), (1, "claims".to_owned()));
+}
+
+#[tokio::test] // REQ OB-4
+async fn a_slow_decision_is_found_in_the_store() {
+    let world = World::new();
+    let decide = |took| {
+        let asked = pombo_kernel::decision::Asked {
+            claim_id: Some(format!("CLM-001-{took}").into()),
+            submission_error: Some("TIMEOUT".into()),
+            retry_count: Some(0.into()),
+            last_submission_time: None,
+        };
+        let question = pombo_kernel::decision::Question::read(asked).unwrap();
+        let (policy, now) = (world.setup.borrow().claims.clone(), world.clock.now());
+        let mut dice = pombo_kernel::dice::Dice::seeded(1);
+        let decided = pombo_kernel::decision::decide(&question, 0, &policy, now, &mut dice);
+        let decided = pombo_kernel::decision::Decision { execution_time_ms: took, ..decided };
+        world.store.shelve(vec![Shelve {
+            shelf: Shelf::Decision,
+            tenant: Tenant::default(),
+            id: format!("d{took}"),
+            expect: Expect::Nothing,
+            leaf: Some(Leaf {
+                order: now.millis(),
+                topic: None,
+                due: None,
+                body: serde_json::to_string(&decided).unwrap(),
+            }),
+            record: None,
+        }])
+    };
+    decide(900).await.unwrap();
+    let mut node = world.node();
+    world.look(&mut node, MINUTE).await;
+    assert_eq!(world.alerts().await, []);
+    decide(1_500).await.unwrap();
+    world.look(&mut node, MINUTE).await;
+    let alert = world.alert(RuleName::DecisionTime).await;
+    assert_eq!((alert.value, alert.count), (1_500.0, 2));
+    world.look(&mut node, Span::from_mins(10)).await;
+    assert_eq!(
+        world.alerts().await,
+        [(RuleName::DecisionTime, State::Resolved)],
+        "they were made too long ago"
+    );
+}
+
+#[tokio::test] // REQ OB-4
+async fn a_disk_that_fills_up_is_found_under_the_store() {
+    let world = World::new();
+    world.add("[alerts.disk_low]\nabove = \"0%\"\nfor = \"0s\"\n");
+    world.look(&mut world.node(), MINUTE).await;
+    assert_eq!(world.alerts().await, [], "where the store has no disk of its own there is nothing to see");
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = world.node_at(Some(Home::Embedded(folder.path().to_owned().into())));
+    world.look(&mut node, Span::from_mins(2)).await;
+    let alert = world.alert(RuleName::DiskLow).await;
+    let disk = rustix::fs::statvfs(folder.path()).unwrap();
+    #[allow(clippy::cast_precision_loss)]
+    let used = 1.0 - disk.f_bavail as f64 / disk.f_blocks as f64;
+    assert!((alert.value - used).abs() < 0.05, "{} and {used}", alert.value);
+}
+
+#[tokio::test] // REQ OB-4, AU-1
+async fn a_chain_that_was_found_broken_is_an_alert_until_it_holds_again() {
+    let world = World::new();
+    let mut node = world.node();
+    let broken = audit::Break { block: 4, what: "it is not the one that was signed" };
+    world.store.shelve(vec![anchor::note(Some(&broken), world.clock.now())]).await.unwrap();
+    world.look(&mut node, MINUTE).await;
+    let alert = world.alert(RuleName::AuditBroken).await;
+    assert_eq!(alert.samples[0].text, "audit block 4: it is not the one that was signed");
+    world.store.shelve(vec![anchor::note(None, world.clock.now())]).await.unwrap();
+    world.look(&mut node, Span::from_mins(2)).await;
+    assert_eq!(world.alerts().await, [(RuleName::AuditBroken, State::Resolved)]);
+}
+
+#[tokio::test] // REQ OB-4
+async fn a_category_far_above_what_is_usual_is_found_in_what_the_store_counted() {
+    let world = World::new();
+    // Ten days with two of them an hour.
+    for _ in 0..240 {
+        world.end(2, Some("timeout")).await;
+        world.clock.pass(Span::from_hours(1));
+    }
+    let mut node = world.node();
+    world.end(2, Some("timeout")).await;
+    world.look(&mut node, Span::from_mins(2)).await;
+    assert!(!world.alerts().await.iter().any(|(rule, _)| *rule == RuleName::Anomaly), "it is as usual");
+    world.end(60, Some("timeout")).await;
+    world.look(&mut node, Span::from_mins(2)).await;
+    let alert = world.alert(RuleName::Anomaly).await;
+    assert_eq!(alert.subject.to_string(), "mail / timeout");
+    // Those of the hour before are counted as if they had come at its end.
+    assert_eq!(alert.count, 60 + 2 + 2);
+    assert!(alert.value > 10.0, "{}", alert.value);
 }

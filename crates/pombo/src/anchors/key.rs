@@ -75,17 +75,25 @@ pub(super) fn kept(file: &Path) -> Result<Signer, String> {
     let text = match std::fs::read_to_string(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let text = pem(&clock::entropy());
-            let mut options = std::fs::OpenOptions::new();
-            options.write(true).create_new(true);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            let mut made = options.open(file).map_err(said)?;
-            made.write_all(text.as_bytes()).and_then(|()| made.sync_all()).map_err(said)?;
+            make(file, &text).map_err(said)?;
             text
         }
         read => read.map_err(said)?,
     };
     Signer::read(&text).map_err(|why| format!("{} is {why}", file.display()))
+}
+
+/// Makes a file for its owner alone, whole or not at all.
+fn make(file: &Path, text: &str) -> std::io::Result<()> {
+    let part = file.with_extension("part");
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut made = options.open(&part)?;
+    made.write_all(text.as_bytes())?;
+    made.sync_all()?;
+    std::fs::rename(part, file)
 }
 
 #[cfg(test)]
@@ -153,6 +161,9 @@ mod tests {
             use std::os::unix::fs::PermissionsExt as _;
             assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         }
+        // A part that a death has left behind stands in nobody's way.
+        std::fs::write(folder.path().join("other.part"), "half a key").unwrap();
+        assert!(kept(&folder.path().join("other.key")).is_ok());
         std::fs::write(&file, "canary").unwrap();
         let why = kept(&file).unwrap_err();
         assert!(why.contains("not a private key") && !why.contains("canary"), "{why}");

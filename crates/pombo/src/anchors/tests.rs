@@ -33,6 +33,7 @@ impl Bench {
             records: 10,
             known: None,
             broken: None,
+            beyond: None,
         }
     }
 
@@ -168,8 +169,43 @@ async fn a_chain_that_is_not_the_one_that_was_signed_is_noted_and_not_signed_aga
             record: None,
         };
         bench.store.shelve(vec![gone]).await.unwrap();
+        bench.round(&mut node).await;
+        let said = noted().await.unwrap().unwrap();
+        assert!(said.contains("a copy of its anchor is kept elsewhere"), "{said}");
+        std::fs::remove_file(bench.folder.path().join(ANCHORS_FILE)).unwrap();
         bench.round(&mut bench.node()).await;
         assert_eq!(noted().await.unwrap(), None);
         assert_eq!(bench.anchors().await.len(), 1);
+    }
+}
+
+#[tokio::test] // REQ AU-1
+async fn a_store_that_knows_less_than_a_copy_of_its_anchors_is_noted_as_broken_and_not_signed() {
+    let bench = Bench::new();
+    let mut node = bench.node();
+    bench.happen(10).await;
+    bench.round(&mut node).await;
+    let file = bench.folder.path().join(ANCHORS_FILE);
+    let kept = std::fs::read(&file).unwrap();
+    // Another store, set back to before what was signed: the copies are what is left of it.
+    for happened in [0, 3, 30] {
+        let back = Bench::new();
+        back.happen(happened).await;
+        let copies = back.folder.path().join(ANCHORS_FILE);
+        let ahead = String::from_utf8(kept.clone()).unwrap().replace("\"sequence\":10", "\"sequence\":50");
+        std::fs::write(&copies, &ahead).unwrap();
+        let mut node = back.node();
+        assert_eq!(back.round(&mut node).await, Some(TROUBLE), "{happened}");
+        let noted = anchor::broken(&*back.store).await.unwrap();
+        assert!(noted.as_ref().is_some_and(|said| said.contains("block 49")), "{noted:?}");
+        back.happen(20).await;
+        back.clock.pass(Span::from_hours(2));
+        back.round(&mut node).await;
+        assert_eq!(back.anchors().await, [0; 0], "what does not hold is not signed");
+        // Whoever knows why sets the copies aside, and it goes on.
+        std::fs::remove_file(&copies).unwrap();
+        back.round(&mut node).await;
+        assert_eq!(anchor::broken(&*back.store).await.unwrap(), None);
+        assert_eq!(back.anchors().await.len(), 1);
     }
 }

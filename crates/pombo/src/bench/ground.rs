@@ -78,7 +78,7 @@ impl Ground {
 impl Plot {
     pub(super) fn place(&self) -> Place {
         match self {
-            Plot::Folder(folder) => Place::Embedded(folder.path().to_owned()),
+            Plot::Folder(folder) => Place::Embedded(folder.path().to_owned().into()),
             Plot::Database(scratch, _) => Place::Postgres(scratch.target().clone()),
         }
     }

@@ -87,6 +87,9 @@ fn desk() -> Desk {
         subscribers: Default::default(),
         claims: pombo_kernel::policy::Policy::claims(),
         alerts: Arc::default(),
+        masked: std::collections::BTreeSet::new(),
+        retention: Default::default(),
+        dashboard: pombo_kernel::setup::Dashboard::default(),
     };
     let (setup, meter) = (watch::channel(Arc::new(setup)).1, Retries::of("decisions"));
     Desk { store: Arc::new(store), setup, clock, meter }

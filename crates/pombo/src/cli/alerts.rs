@@ -1,7 +1,8 @@
 //! `pombo alerts`: what is wrong, who is told, and who looks after it.
 
 use clap::Subcommand;
-use pombo_kernel::alert::{Unit, shown};
+use pombo_kernel::alert::{Language, Unit, shown};
+use pombo_kernel::time::Span;
 use serde_json::{Value, json};
 
 use super::out::{self, Paint, Table};
@@ -48,8 +49,8 @@ pub(crate) enum Verb {
         /// The alert's id: alr_…
         id: String,
         /// For how long, for example 2h; at most 30d
-        #[arg(long = "for", value_name = "SPAN")]
-        span: String,
+        #[arg(long = "for", value_name = "SPAN", value_parser = length)]
+        span: Span,
         /// Why
         #[arg(long)]
         note: Option<String>,
@@ -67,6 +68,12 @@ pub(crate) enum Verb {
         /// The name of a notice; all of them without it
         notice: Option<String>,
     },
+}
+
+/// A length of time as it is typed.
+fn length(text: &str) -> Result<Span, String> {
+    let hint = "write a number and its unit without a space, for example 30m, 2h or 1d";
+    text.parse().map_err(|_| format!("not a length of time; {hint}"))
 }
 
 pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
@@ -255,7 +262,7 @@ fn amount(item: &Value, key: &str) -> String {
         Some("deviations") => Unit::Deviations,
         _ => Unit::Count,
     };
-    item[key].as_f64().map(|value| shown(unit, value)).unwrap_or_default()
+    item[key].as_f64().map(|value| shown(unit, value, Language::En)).unwrap_or_default()
 }
 
 fn severity(paint: Paint, text: &str) -> String {

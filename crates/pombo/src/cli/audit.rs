@@ -199,6 +199,9 @@ fn row(it: &Value) -> [String; 7] {
     let detail = it["detail"].as_object().into_iter().flatten();
     let said = detail.map(|(name, value)| match value {
         Value::String(text) => format!("{name}={text}"),
+        Value::Number(at) if ["due", "until"].contains(&name.as_str()) => {
+            at.as_i64().map_or_else(String::new, |at| format!("{name}={}", Time::from_millis(at)))
+        }
         other => format!("{name}={other}"),
     });
     let detail = out::tame(&said.collect::<Vec<_>>().join(" "));
@@ -333,5 +336,7 @@ mod tests {
             "attempt=3 reason=permanent_error",
         ];
         assert_eq!(row(&it), wanted);
+        let it = json!({"detail": {"due": 1_769_854_830_000_i64}});
+        assert_eq!(row(&it)[6], "due=2026-01-31T10:20:30.000Z");
     }
 }

@@ -20,6 +20,7 @@ use self::lists::{Failed, List, Source};
 use super::dead::agreed;
 use super::operations::{Bar, ended, number, word};
 use super::out;
+use super::reveal::{Reveal, hides};
 use super::{Shared, Trouble, when};
 use crate::client::{Client, ClientError, Payload};
 use crate::clock::SystemClock;
@@ -83,6 +84,8 @@ What is not said of its hours stays as it is.")]
     Preview {
         /// The campaign's id: cmp_…
         id: String,
+        #[command(flatten)]
+        reveal: Reveal,
     },
     /// Start it
     #[command(after_help = "On a terminal you are shown what it will do, and asked.
@@ -174,6 +177,8 @@ Example:
         state: Option<String>,
         #[command(flatten)]
         page: Page,
+        #[command(flatten)]
+        reveal: Reveal,
     },
     /// Write everybody with what became of them as CSV, or with --json as an object a line: to a file, or to standard output
     #[command(after_help = "Examples:
@@ -185,6 +190,8 @@ Example:
         id: String,
         /// The file [default: standard output]
         file: Option<PathBuf>,
+        #[command(flatten)]
+        reveal: Reveal,
     },
     /// Remove a draft that never began, with its list
     Remove {
@@ -306,10 +313,11 @@ async fn perform(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
         Verb::List { state, page } => {
             let state = state.map(|state| ("state", state));
             let mut table = view::campaigns();
-            let more = pages(&client, "/v1/campaigns", state, &page, |it| match shared.json {
-                true => out::object(it),
-                false => view::campaign_row(&mut table, it),
-            });
+            let more =
+                pages(&client, "/v1/campaigns", state.into_iter().collect(), &page, |it| match shared.json {
+                    true => out::object(it),
+                    false => view::campaign_row(&mut table, it),
+                });
             let more = more.await?;
             view::print(&table, "no campaign matches", more, shared);
             Ok(())
@@ -344,14 +352,8 @@ async fn perform(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             let answer = client.call(Method::PATCH, &path(&id), payload).await?;
             shown(&client, &client.parse(&answer)?, shared).await
         }
-        Verb::Preview { id } | Verb::Start { id, dry_run: true, .. } => {
-            let preview = act(&client, &id, "preview", json!({})).await?;
-            match shared.json {
-                true => out::document(&preview),
-                false => view::preview(&preview, now()),
-            }
-            Ok(())
-        }
+        Verb::Preview { id, reveal } => preview(&client, &id, reveal, shared).await,
+        Verb::Start { id, dry_run: true, .. } => preview(&client, &id, Reveal::default(), shared).await,
         Verb::Start { id, yes, .. } => {
             if !yes && !may_start(&client, &id).await? {
                 out::note("nothing was started");
@@ -406,19 +408,24 @@ async fn perform(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
         }
         Verb::Show { id } => shown(&client, &client.get(&path(&id)).await?, shared).await,
         Verb::Watch { id } => watch::watch(&client, &id, shared).await,
-        Verb::Recipients { id, state, page } => {
-            let state = state.map(|state| ("state", state));
+        Verb::Recipients { id, state, page, reveal } => {
+            let filter = state.map(|state| ("state", state)).into_iter().chain(reveal.pair()).collect();
             let mut table = view::recipients();
+            let mut hidden = false;
             let path = format!("{}/recipients", path(&id));
-            let more = pages(&client, &path, state, &page, |it| match shared.json {
-                true => out::object(it),
-                false => view::recipient_row(&mut table, it),
+            let more = pages(&client, &path, filter, &page, |it| {
+                hidden |= hides(&out::field(it, "to"));
+                match shared.json {
+                    true => out::object(it),
+                    false => view::recipient_row(&mut table, it),
+                }
             });
             let more = more.await?;
             view::print(&table, "nobody matches", more, shared);
+            reveal.hint(hidden && !shared.json);
             Ok(())
         }
-        Verb::Report { id, file } => report(&client, &id, file.as_deref(), shared).await,
+        Verb::Report { id, file, reveal } => report(&client, &id, file.as_deref(), reveal, shared).await,
         Verb::Remove { id } => {
             client.call(Method::DELETE, &path(&id), Payload::default()).await?;
             match shared.json {
@@ -473,7 +480,7 @@ async fn failures(client: &Client, id: &str, page: &Page) -> Result<Failures, Tr
         let mut rules = rules.iter().flat_map(Rules::iter);
         rules.any(|(_, rule)| rule.suppress && rule.category == category)
     };
-    let filter = Some(("state", "failed".to_owned()));
+    let filter = vec![("state", "failed".to_owned())];
     let place = format!("{}/recipients", path(id));
     let more = pages(client, &place, filter, page, |it| {
         seen += 1;
@@ -517,6 +524,19 @@ fn asked() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
+/// Shows what would happen.
+async fn preview(client: &Client, id: &str, reveal: Reveal, shared: &Shared) -> Result<(), Trouble> {
+    let preview = act(client, id, &reveal.at("preview"), json!({})).await?;
+    match shared.json {
+        true => out::document(&preview),
+        false => {
+            view::preview(&preview, now());
+            reveal.hint(hides(&preview["samples"].to_string()));
+        }
+    }
+    Ok(())
+}
+
 /// Shows what would happen, and asks, if there is somebody to ask.
 async fn may_start(client: &Client, id: &str) -> Result<bool, Trouble> {
     if !asked() {
@@ -533,7 +553,7 @@ const PAGE_MAX: usize = 500;
 async fn pages(
     client: &Client,
     path: &str,
-    filter: Option<(&str, String)>,
+    filter: Vec<(&str, String)>,
     page: &Page,
     mut each: impl FnMut(&Value),
 ) -> Result<bool, Trouble> {
@@ -559,7 +579,13 @@ async fn pages(
 }
 
 /// Writes the report as it comes in: CSV, or an object a line. A file gets its name once it is whole.
-async fn report(client: &Client, id: &str, file: Option<&Path>, shared: &Shared) -> Result<(), Trouble> {
+async fn report(
+    client: &Client,
+    id: &str,
+    file: Option<&Path>,
+    reveal: Reveal,
+    shared: &Shared,
+) -> Result<(), Trouble> {
     let place = format!("{}/recipients", path(id));
     let bar = match file {
         Some(_) => super::import::progress(None),
@@ -573,7 +599,9 @@ async fn report(client: &Client, id: &str, file: Option<&Path>, shared: &Shared)
         file.and_then(Path::parent).filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut kept = file.map(|_| tempfile::NamedTempFile::new_in(folder)).transpose().map_err(unwritable)?;
     let mut lines = 0u64;
+    let mut hidden = false;
     let mut write = |piece: &[u8]| {
+        hidden |= hides(&String::from_utf8_lossy(piece));
         bar.inc(piece.len() as u64);
         lines += piece.iter().filter(|byte| **byte == b'\n').count() as u64;
         match &mut kept {
@@ -586,7 +614,8 @@ async fn report(client: &Client, id: &str, file: Option<&Path>, shared: &Shared)
     };
     if shared.json {
         let mut written = Ok(());
-        pages(client, &place, None, &Page { limit: 0, all: true }, |it| {
+        let filter = reveal.pair().into_iter().collect();
+        pages(client, &place, filter, &Page { limit: 0, all: true }, |it| {
             if written.is_ok() {
                 written = write(format!("{it}\n").as_bytes());
             }
@@ -594,7 +623,7 @@ async fn report(client: &Client, id: &str, file: Option<&Path>, shared: &Shared)
         .await?;
         written.map_err(unwritable)?;
     } else {
-        let mut answer = client.download(&format!("{place}?format=csv"), "text/csv").await?;
+        let mut answer = client.download(&reveal.at(&format!("{place}?format=csv")), "text/csv").await?;
         while let Some(piece) = answer.next().await? {
             write(&piece).map_err(unwritable)?;
         }
@@ -602,6 +631,7 @@ async fn report(client: &Client, id: &str, file: Option<&Path>, shared: &Shared)
         lines = lines.saturating_sub(1);
     }
     bar.finish_and_clear();
+    reveal.hint(hidden);
     if let (Some(kept), Some(file)) = (kept, file) {
         kept.persist(file).map_err(|error| unwritable(error.error))?;
         match shared.json {

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::messages::{self, Filters, Listed};
 use super::operations::{follow, number, word};
 use super::out::{self, Paint, Table};
+use super::reveal::{Reveal, hides};
 use super::{Shared, Trouble};
 use crate::client::{Client, Message, Payload};
 
@@ -34,6 +35,8 @@ pub(crate) enum Verb {
         /// The message's id: msg_… or a UUID
         #[arg(value_parser = messages::id)]
         id: MessageId,
+        #[command(flatten)]
+        reveal: Reveal,
     },
     /// Put a dead letter right: in $EDITOR, or by options; then reprocess it
     #[command(after_help = "Examples:
@@ -70,6 +73,8 @@ pub(crate) struct List {
     /// List every letter that matches, page by page
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    reveal: Reveal,
 }
 
 /// Which dead letters.
@@ -109,6 +114,8 @@ pub(crate) struct Edit {
     /// Why, for whoever looks
     #[arg(long)]
     note: Option<String>,
+    #[command(flatten)]
+    reveal: Reveal,
 }
 
 #[derive(Debug, Args)]
@@ -157,11 +164,12 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
                 filters: args.which.pairs(),
                 limit: args.limit,
                 all: args.all,
+                reveal: args.reveal,
                 none: "no dead letter matches",
             };
             messages::pages(&client, &listed, shared).await
         }
-        Verb::Show { id } => show(&client, id, shared).await,
+        Verb::Show { id, reveal } => show(&client, id, reveal, shared).await,
         Verb::Edit(args) => edit(&client, *args, shared).await,
         Verb::Reprocess(args) => act(&client, args.act, "reprocess", args.canary, shared).await,
         Verb::Discard(args) => act(&client, *args, "discard", None, shared).await,
@@ -194,8 +202,9 @@ async fn groups(client: &Client, limit: u16, shared: &Shared) -> Result<(), Trou
     Ok(())
 }
 
-async fn show(client: &Client, id: MessageId, shared: &Shared) -> Result<(), Trouble> {
-    let body = client.call(Method::GET, &format!("/v1/dead-letters/{id}"), Payload::default()).await?;
+async fn show(client: &Client, id: MessageId, reveal: Reveal, shared: &Shared) -> Result<(), Trouble> {
+    let path = reveal.at(&format!("/v1/dead-letters/{id}"));
+    let body = client.call(Method::GET, &path, Payload::default()).await?;
     if shared.json {
         out::written(&String::from_utf8_lossy(&body));
         return Ok(());
@@ -229,6 +238,7 @@ async fn show(client: &Client, id: MessageId, shared: &Shared) -> Result<(), Tro
         );
         out::line(done(revision, "replaced_at", &what));
     }
+    reveal.hint(hides(&String::from_utf8_lossy(&body)));
     Ok(())
 }
 
@@ -242,12 +252,24 @@ struct Editable {
     content: Option<Box<RawValue>>,
 }
 
+impl Editable {
+    fn is_masked(&self) -> bool {
+        let said = [&self.payload, &self.content].into_iter().flatten().map(|json| json.get());
+        said.chain([self.to.as_str()]).any(hides)
+    }
+}
+
 async fn edit(client: &Client, args: Edit, shared: &Shared) -> Result<(), Trouble> {
     let path = format!("/v1/dead-letters/{}", args.id);
-    let body = client.call(Method::GET, &path, Payload::default()).await?;
+    let body = client.call(Method::GET, &args.reveal.at(&path), Payload::default()).await?;
     let letter: Editable = client.parse(&body)?;
     let by_options =
         args.to.is_some() || args.payload.is_some() || args.content.is_some() || !args.changes.is_empty();
+    // What is changed in place has to be seen.
+    if (!by_options || !args.changes.is_empty()) && letter.is_masked() {
+        return Err(Trouble::usage("what the letter says is masked for this key, and nothing was changed")
+            .hint("add --reveal, which goes to the audit, or give the whole of it with --to, --payload or --content"));
+    }
     let changes = match by_options {
         true => by_hand(&letter, &args)?,
         false => in_editor(&letter)?,

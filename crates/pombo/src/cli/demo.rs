@@ -177,7 +177,9 @@ impl Teller {
     fn greet(&self, stage: &Stage) {
         let url = stage.node.url();
         if self.json {
-            return out::object(&json!({"event": "started", "url": url, "key": stage.key}));
+            return out::object(
+                &json!({"event": "started", "url": url, "key": stage.key, "login_link": stage.link}),
+            );
         }
         let paint = self.paint;
         self.say(&format!("{} at {}, with pretend providers:", paint.bold("Pombo"), paint.cyan(&url)));
@@ -192,6 +194,10 @@ impl Teller {
             self.say(&format!("  {:<9} {to:<26} {}", "", paint.dim(about)));
         }
         self.say("");
+        if let Some(link) = &stage.link {
+            self.say(&format!("Open it in a browser: {}", paint.cyan(link)));
+            self.say("");
+        }
         self.say(&paint.dim("Meanwhile, in another terminal:"));
         self.say(&format!("  export POMBO_SERVER={url} POMBO_API_KEY={}", stage.key));
         self.say(&format!("  pombo campaigns watch {}", stage.campaign));

@@ -22,8 +22,9 @@ use crate::meter::Disk;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "It changes nothing, works with the server running or stopped, and exits with 1 if something is wrong.
-With a key in POMBO_API_KEY that may operate, a running server also asks its channels' providers how they are.
+    after_help = "It changes no setting and no message, works with the server running or stopped, and exits with 1 if something is
+wrong. With a key in POMBO_API_KEY that may operate, a running server also asks its channels' providers how they
+are, as `pombo channels test` does; that it was asked is in the audit.
 
 Examples:
   pombo doctor
@@ -108,6 +109,7 @@ fn look_at_store(home: &Home, findings: &mut Vec<Finding>, files: &mut Vec<PathB
     let latest = match glance {
         Ok(seen) => {
             findings.extend(doctor::store(&home.to_string(), &seen));
+            findings.push(encryption(home));
             clocks.extend(seen.now.map(|time| ("the database", time)));
             seen.latest
         }
@@ -117,6 +119,25 @@ fn look_at_store(home: &Home, findings: &mut Vec<Finding>, files: &mut Vec<PathB
         }
     };
     findings.push(doctor::clock(SystemClock::new().now(), &clocks, latest));
+}
+
+/// Whether the keys of the configuration are those of the store.
+fn encryption(home: &Home) -> Finding {
+    const ENCRYPTION: &str = "encryption";
+    match home.unlocks() {
+        Ok(seal) if !seal.encrypted => {
+            Finding::ok(ENCRYPTION, "off: what the store holds can be read by whoever has it")
+        }
+        Ok(seal) if seal.keys.len() > 1 => Finding::warn(
+            ENCRYPTION,
+            format!("the store is encrypted with keys {}", seal.keys.join(" and ")),
+            "run `pombo store rekey` so that the first is enough",
+        ),
+        Ok(seal) => {
+            Finding::ok(ENCRYPTION, format!("the store is encrypted with key {}", seal.keys.join("")))
+        }
+        Err(error) => Finding { name: ENCRYPTION, ..unusable(home, error) },
+    }
 }
 
 fn unusable(home: &Home, error: MoveError) -> Finding {

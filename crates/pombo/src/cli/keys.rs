@@ -31,7 +31,7 @@ admin does everything, also with keys.")]
         #[command(flatten)]
         whose: Whose,
     },
-    /// Change a key's label, channels or end; its role stays
+    /// Change a key's label, channels, end, or whether it may reveal; its role stays
     #[command(after_help = "Examples:
   pombo keys set key_0123456789abcdef --label 'billing, new cluster'
   pombo keys set key_0123456789abcdef --channels mail --expires-after 30d
@@ -51,6 +51,17 @@ admin does everything, also with keys.")]
         /// How long the new key works [default: as long as the old one was to]
         #[arg(long, value_name = "SPAN")]
         expires_after: Option<String>,
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Print a link that lets somebody into the dashboard, once, within ten minutes
+    #[command(after_help = "Examples:
+  pombo keys link                                 for yourself, with the key that you use here
+  pombo keys link --key key_0123456789abcdef      for somebody else, who never sees the key")]
+    Link {
+        /// The id of the key in whose name it lets in: key_… [default: the one that is used here]
+        #[arg(long, value_name = "ID")]
+        key: Option<String>,
         #[command(flatten)]
         whose: Whose,
     },
@@ -74,6 +85,23 @@ pub(crate) struct Whose {
     tenant: Option<String>,
 }
 
+/// Whether it may see persons whom its role hides.
+#[derive(Debug, Args)]
+pub(crate) struct Reveals {
+    /// It may see persons whom its role hides, which goes to the audit [default: for operators and admins]
+    #[arg(long, conflicts_with = "no_reveal")]
+    reveal: bool,
+    /// It never sees persons whom its role hides
+    #[arg(long)]
+    no_reveal: bool,
+}
+
+impl Reveals {
+    fn said(&self) -> Option<bool> {
+        (self.reveal || self.no_reveal).then_some(self.reveal)
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     /// producer, viewer, operator or admin
@@ -88,6 +116,8 @@ pub(crate) struct Create {
     /// The channel for requests that name only a kind, as KIND=CHANNEL; may be given again
     #[arg(long = "default", value_name = "KIND=CHANNEL", value_parser = pair)]
     defaults: Vec<(String, String)>,
+    #[command(flatten)]
+    reveals: Reveals,
     /// How long it works, for example 90d [default: until it is revoked]
     #[arg(long, value_name = "SPAN")]
     expires_after: Option<String>,
@@ -113,6 +143,8 @@ pub(crate) struct Set {
     /// The channel for requests that name only a kind, as KIND=CHANNEL; may be given again
     #[arg(long = "default", value_name = "KIND=CHANNEL", value_parser = pair)]
     defaults: Vec<(String, String)>,
+    #[command(flatten)]
+    reveals: Reveals,
     /// How long it works from now on, for example 30d
     #[arg(long, value_name = "SPAN", conflicts_with = "never_expires")]
     expires_after: Option<String>,
@@ -140,6 +172,7 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             body.insert("role".to_owned(), json!(args.role));
             put(&mut body, "label", args.label);
             put(&mut body, "channels", args.channels);
+            put(&mut body, "reveal", args.reveals.said());
             put(&mut body, "expires_after", args.expires_after);
             put(&mut body, "tenant", args.whose.tenant);
             put_defaults(&mut body, args.defaults);
@@ -158,6 +191,7 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             let mut body = Map::new();
             put(&mut body, "label", args.label);
             put(&mut body, "channels", args.channels);
+            put(&mut body, "reveal", args.reveals.said());
             put(&mut body, "expires_after", args.expires_after);
             put_defaults(&mut body, args.defaults);
             if args.all_channels {
@@ -185,6 +219,26 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             if !shared.json {
                 let (old, end) = (&made["replaced"]["id"], &made["replaced"]["expires_at"]);
                 out::note(format!("{} works until {}", text(old), text(end)));
+            }
+            Ok(())
+        }
+        Verb::Link { key, whose } => {
+            let path = path(key.as_deref().unwrap_or("own"), "/link", &whose);
+            let made = client.post(&path, Payload::default()).await?;
+            let address = match made["url"].as_str() {
+                Some(url) => url.to_owned(),
+                None => format!("{}{}", client.server(), text(&made["path"])),
+            };
+            match shared.json {
+                true => out::document(&made),
+                false => {
+                    out::line(address);
+                    out::note(format!(
+                        "lets whoever opens it in as {}, once, until {}",
+                        text(&made["key"]),
+                        text(&made["expires_at"])
+                    ));
+                }
             }
             Ok(())
         }
@@ -311,6 +365,7 @@ fn shown(key: &Value, shared: &Shared) {
         ("state", text(&key["state"])),
         ("channels", channels(key)),
         ("defaults", defaults(key)),
+        ("reveals", if key["reveal"] == true { "persons, on record" } else { "nobody" }.to_owned()),
         ("created", joined(key, "created_at", "created_by")),
         ("expires", text(&key["expires_at"])),
         ("revoked", joined(key, "revoked_at", "revoked_by")),

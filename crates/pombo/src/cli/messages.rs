@@ -9,6 +9,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::out::{self, Paint, Table};
+use super::reveal::{Reveal, hides};
 use super::send::attempt_line;
 use super::{Shared, Trouble, import};
 use crate::client::{Client, ClientError, Message, Payload};
@@ -25,6 +26,8 @@ pub(crate) enum Verb {
         /// The message's id: msg_… or a UUID
         #[arg(value_parser = id)]
         id: MessageId,
+        #[command(flatten)]
+        reveal: Reveal,
     },
     /// Cancel a message that still waits
     Cancel {
@@ -65,6 +68,8 @@ pub(crate) struct List {
     /// List every message that matches, page by page
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    reveal: Reveal,
 }
 
 /// What messages are looked for by.
@@ -139,17 +144,20 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
                 filters: state.into_iter().chain(args.filters.pairs()).collect(),
                 limit: args.limit,
                 all: args.all,
+                reveal: args.reveal,
                 none: "no message matches",
             };
             pages(&client, &listed, shared).await
         }
-        Verb::Show { id } => {
-            let Document { json, message } = get(&client, &format!("/v1/messages/{id}")).await?;
+        Verb::Show { id, reveal } => {
+            let path = reveal.at(&format!("/v1/messages/{id}"));
+            let Document { json, message } = get(&client, &path).await?;
             if shared.json {
                 out::written(&json);
             } else {
                 let obstacle = obstacle(&client, &message).await;
                 story(&message, obstacle, Paint::stdout()).iter().for_each(out::line);
+                reveal.hint(hides(&json));
             }
             Ok(())
         }
@@ -237,6 +245,7 @@ pub(crate) struct Listed {
     pub(crate) filters: Vec<(&'static str, String)>,
     pub(crate) limit: usize,
     pub(crate) all: bool,
+    pub(crate) reveal: Reveal,
     /// What to say if there is nothing.
     pub(crate) none: &'static str,
 }
@@ -247,9 +256,13 @@ pub(crate) async fn pages(client: &Client, listed: &Listed, shared: &Shared) -> 
     let mut left = if listed.all { usize::MAX } else { listed.limit };
     let mut table = heading();
     let mut shown = 0usize;
+    let mut hidden = false;
     while left > 0 {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(&listed.filters).append_pair("limit", &left.min(PAGE).to_string());
+        query
+            .extend_pairs(&listed.filters)
+            .extend_pairs(listed.reveal.pair())
+            .append_pair("limit", &left.min(PAGE).to_string());
         if let Some(cursor) = &cursor {
             query.append_pair("cursor", cursor);
         }
@@ -259,6 +272,7 @@ pub(crate) async fn pages(client: &Client, listed: &Listed, shared: &Shared) -> 
         for item in page.items.into_iter().take(left) {
             left -= 1;
             shown += 1;
+            hidden |= hides(item.get());
             if shared.json {
                 // Line breaks stand between the parts of what a caller wrote, never within its texts.
                 out::line(item.get().replace(['\n', '\r'], " "));
@@ -282,6 +296,7 @@ pub(crate) async fn pages(client: &Client, listed: &Listed, shared: &Shared) -> 
     if !table.is_empty() {
         table.print();
     }
+    listed.reveal.hint(hidden);
     if shown == 0 {
         out::note(listed.none);
     } else if cursor.is_some() {

@@ -8,7 +8,7 @@ use pombo_store::postgres::Target;
 
 use super::Trouble;
 use crate::config::Config;
-use crate::node::Place;
+use crate::node::{NodeError, Place};
 
 const DEFAULT: &str = "./pombo-data";
 
@@ -44,13 +44,18 @@ impl PlaceArgs {
         let url = self.database_url.as_ref().filter(|url| !url.expose().is_empty());
         let target = url.map(|url| Target::parse(url.expose())).transpose().map_err(unreadable)?;
         let named = if target.is_some() { "--database-url" } else { "store.database_url" };
-        match (data, target.or_else(|| config.database.clone())) {
+        let place = match (data, target.or_else(|| config.database.clone())) {
             (Some(_), Some(_)) => Err(Trouble::usage(format!("--data and {named} name two stores")).hint(
                 "keep one of them; POMBO_DATA and POMBO_DATABASE_URL in the environment count as well",
             )),
             (None, Some(target)) => Ok(Place::Postgres(target)),
-            (Some(data), None) => Ok(Place::Embedded(data.clone())),
-            (None, None) => Ok(Place::Embedded(DEFAULT.into())),
+            (Some(data), None) => Ok(Place::Embedded(data.clone().into())),
+            (None, None) => Ok(Place::Embedded(PathBuf::from(DEFAULT).into())),
+        };
+        let place = place?;
+        match config.encryption.keys() {
+            Ok(keys) => Ok(place.with_keys(keys)),
+            Err(error) => Err(NodeError::Store { place, error }.into()),
         }
     }
 }

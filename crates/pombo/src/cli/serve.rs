@@ -108,7 +108,11 @@ pub(crate) async fn run(args: Serve, shared: &Shared) -> Result<(), Trouble> {
     let parts = Parts { config, channels, listen, lanes: args.lanes.clone() };
     let node = opened.start(parts).await?;
     let paused = node.store.paused().await.ok().flatten();
-    greet(&node, &args, made.as_deref(), paused.as_ref(), shared);
+    let made = match made {
+        Some(key) => Some(Made { link: node.login_link(&key).await, key }),
+        None => None,
+    };
+    greet(&node, &args, made.as_ref(), paused.as_ref(), shared);
     watch(node, &mut signals, args.grace.to_std()).await
 }
 
@@ -222,6 +226,11 @@ fn broken(reason: &str) -> Trouble {
 impl From<NodeError> for Trouble {
     fn from(error: NodeError) -> Trouble {
         match error {
+            NodeError::Store { place, error: StoreError::Locked { why, hint } } => {
+                Trouble::new(format!("the store at {place} cannot be opened"), "STORE_LOCKED")
+                    .why(why)
+                    .hint(hint)
+            }
             NodeError::Store { place, error } => {
                 let why = match &error {
                     StoreError::Unavailable(why) | StoreError::Again(why) | StoreError::Broken(why) => {
@@ -269,21 +278,32 @@ fn what_next(why: &str) -> &'static str {
     }
 }
 
+/// What the first start makes, and nobody can have again.
+struct Made {
+    key: String,
+    /// The way to the dashboard without typing the key.
+    link: Option<String>,
+}
+
 /// Says what is running and what to do next. In a pipe only a key that was made is said: it cannot be had again.
-fn greet(node: &Node, args: &Serve, made: Option<&str>, paused: Option<&Pause>, shared: &Shared) {
+fn greet(node: &Node, args: &Serve, made: Option<&Made>, paused: Option<&Pause>, shared: &Shared) {
     if shared.json {
         let data = match &node.place {
-            Place::Embedded(folder) => Some(folder),
+            Place::Embedded(folder) => Some(&**folder),
             Place::Postgres(_) => None,
         };
         return out::object(&json!({
             "url": node.url(), "smtp": node.smtp_address(), "store": node.place.to_string(), "data": data,
-            "admin_key": made, "paused": paused,
+            "admin_key": made.map(|made| &made.key), "login_link": made.and_then(|made| made.link.as_ref()),
+            "paused": paused,
         }));
     }
     if !std::io::stdout().is_terminal() {
-        if let Some(key) = made {
-            out::note(format!("admin key, shown only now: {key}"));
+        if let Some(made) = made {
+            out::note(format!("admin key, shown only now: {}", made.key));
+            if let Some(link) = &made.link {
+                out::note(format!("dashboard, once and within ten minutes: {link}"));
+            }
         }
         return;
     }
@@ -307,6 +327,9 @@ fn greet(node: &Node, args: &Serve, made: Option<&str>, paused: Option<&Pause>, 
     };
     out::line(format!("{} is running", paint.bold(&format!("Pombo {}", env!("CARGO_PKG_VERSION")))));
     row(if node.roles.has(NodeRole::Api) { "API" } else { "health" }, &node.url());
+    if node.roles.has(NodeRole::Api) && node.config.dashboard.enabled {
+        row("dashboard", &format!("{}/, with a key; `pombo keys link` prints a link", node.url()));
+    }
     if let Some(address) = node.smtp_address() {
         row("SMTP", &format!("{address}; the user is a channel's name, the password is a key"));
     }
@@ -339,12 +362,16 @@ fn greet(node: &Node, args: &Serve, made: Option<&str>, paused: Option<&Pause>, 
 }
 
 /// What to try with an API.
-fn suggest(node: &Node, channel: Option<&str>, made: Option<&str>, paint: Paint) {
+fn suggest(node: &Node, channel: Option<&str>, made: Option<&Made>, paint: Paint) {
     match made {
-        Some(key) => {
+        Some(made) => {
+            if let Some(link) = &made.link {
+                out::line(format!("Open the dashboard, once and within ten minutes: {}", paint.cyan(link)));
+                out::line("");
+            }
             out::line("An admin key was made. It is shown only now. From another terminal:");
             out::line("");
-            out::line(format!("  export POMBO_API_KEY={}", paint.bold(key)));
+            out::line(format!("  export POMBO_API_KEY={}", paint.bold(&made.key)));
         }
         None => {
             out::line("Try it from another terminal, with your key in POMBO_API_KEY:");

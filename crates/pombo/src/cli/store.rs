@@ -15,11 +15,12 @@ use pombo_store::Pause;
 use pombo_store::checking::Checkup;
 use pombo_store::home::{BackedUp, Home};
 use pombo_store::moving::{Copied, MoveError};
+use pombo_store::vault::rekeying::Opened;
 use serde_json::json;
 
 use super::out::{self, Paint, Table};
 use super::place::{PlaceArgs, secret};
-use super::{ConfigArgs, Shared, Trouble, wait_for};
+use super::{ConfigArgs, Shared, Trouble, erase, prune, rekey, wait_for};
 use crate::client::Payload;
 use crate::clock::{self, SystemClock};
 use crate::config::Needs;
@@ -84,7 +85,43 @@ Examples:
         /// The empty store, or none yet, to copy it into
         #[arg(long, value_name = "STORE", value_parser = secret)]
         to: Secret,
+        // An encrypted one is copied as it is, and its key is needed to hash what it is found by.
+        #[command(flatten)]
+        config: ConfigArgs,
     },
+    /// Erase everything of one person, for good
+    #[command(
+        after_help = "Messages that wait are cancelled first, and those being sent are waited for. Claims of the last five years are \
+spared, and listed. A server that has the store is asked to do it; on a database it is done beside the servers.
+
+Examples:
+  pombo store erase --recipient '+55 11 98765-4321' --dry-run
+  pombo store erase --recipient ana@clinica.example --reason 'asked for in writing on 2026-11-16'"
+    )]
+    Erase(erase::Wish),
+    /// Remove messages that ended long ago
+    #[command(
+        after_help = "A running server does this by itself, as [retention] says. Without --older-than it is what retention gives up. \
+Dead letters go only with --state failed, claims not before five years, and what has not ended never. The audit stays.
+
+Examples:
+  pombo store prune --dry-run
+  pombo store prune --channel email --state sent --older-than 90d"
+    )]
+    Prune(prune::Wish),
+    /// Encrypt everything with the key of the configuration, or decrypt it
+    #[command(
+        after_help = "The key stands under [encryption]. With another key, and the old one under `previous`, it \
+replaces the old one; on PostgreSQL that may run beside nodes that have both. A store that was plain is encrypted, \
+and with --to-plain an encrypted one is plain again; for that nobody may use the store. It goes in small steps: what \
+is cut off goes on where it was when the same command is run again.
+
+Examples:
+  pombo store rekey
+  pombo store rekey --database-url postgres://pombo@db/pombo --json
+  pombo store rekey --to-plain"
+    )]
+    Rekey(rekey::Wish),
     /// Send nothing until `resume`; messages are still accepted
     #[command(
         after_help = "Before nodes start on a database that was set back in time by its archive, for example.
@@ -115,13 +152,13 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct Where {
     #[command(flatten)]
-    config: ConfigArgs,
+    pub(super) config: ConfigArgs,
     #[command(flatten)]
-    place: PlaceArgs,
+    pub(super) place: PlaceArgs,
 }
 
 impl Where {
-    fn home(&self) -> Result<Home, Trouble> {
+    pub(super) fn home(&self) -> Result<Home, Trouble> {
         self.place.place(&self.config.load_for(Needs::Store)?)
     }
 }
@@ -135,7 +172,16 @@ pub(crate) fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
         }
         Verb::Migrate { at, .. } => migrate(&at.home()?, shared),
         Verb::Backup { at, to } => backup(&at.home()?, &to, shared),
-        Verb::Copy { from, to } => copy(&named(&from, "--from")?, &named(&to, "--to")?, shared),
+        Verb::Copy { from, to, config } => {
+            let from = named(&from, "--from")?;
+            match config.load_for(Needs::Store)?.encryption.keys() {
+                Ok(keys) => copy(&from.with_keys(keys), &named(&to, "--to")?, shared),
+                Err(error) => Err(trouble(&from, error.into())),
+            }
+        }
+        Verb::Erase(wish) => erase::run(&wish, shared),
+        Verb::Prune(wish) => prune::run(&wish, shared),
+        Verb::Rekey(wish) => rekey::run(&wish, shared),
         Verb::Pause { at, reason } => {
             let home = at.home()?;
             let done = home.pause(&reason, &by(), SystemClock::new().now(), &clock::entropy());
@@ -183,6 +229,11 @@ fn show(home: &Home, found: &Checkup) {
     let rows: Vec<String> = held.map(|row| format!("{} {}", row.table.as_str(), row.count)).collect();
     row("rows", &if rows.is_empty() { "none".to_owned() } else { rows.join(", ") });
     row("audit", &format!("{} records in {} blocks", found.audit_records, found.audit_blocks));
+    if let Some(Opened { seal, opened }) = found.encryption.as_ref().filter(|it| it.seal.encrypted) {
+        let opened = opened
+            .map_or("not looked into without a key".to_owned(), |count| format!("{count} values opened"));
+        row("sealed", &format!("with key {}, {opened}", seal.keys.join(" and ")));
+    }
     if let Some(pause) = &found.paused {
         row("sending", &said(paint, pause));
     }
@@ -317,7 +368,7 @@ pub(super) fn bar() -> ProgressBar {
     styled(ProgressBar::new(0), "{bar:20.cyan/dim} {human_pos}/{human_len} {eta} left · {wide_msg}")
 }
 
-fn spinner() -> ProgressBar {
+pub(super) fn spinner() -> ProgressBar {
     let bar = styled(ProgressBar::new_spinner(), "{spinner} {wide_msg} · {elapsed}");
     bar.enable_steady_tick(std::time::Duration::from_millis(120));
     bar

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::campaigns::lists::{List, upload};
 use super::out::{self, Table};
+use super::reveal::{Reveal, hides};
 use super::{Shared, Trouble};
 use crate::client::{Client, Payload};
 
@@ -24,6 +25,8 @@ pub(crate) enum Verb {
         /// Every entry, not only the newest 50
         #[arg(long)]
         all: bool,
+        #[command(flatten)]
+        reveal: Reveal,
     },
     /// Say whether somebody is on the list: exit 0 if so, 1 if not
     #[command(after_help = "Example:\n  pombo suppressions check +5511987654321")]
@@ -78,7 +81,10 @@ name (recipient, to, email, telefone, celular, …). Other columns are kind, rea
     },
     /// Print the whole list as CSV, which can be imported
     #[command(after_help = "Example:\n  pombo suppressions export > suppressions.csv")]
-    Export,
+    Export {
+        #[command(flatten)]
+        reveal: Reveal,
+    },
 }
 
 /// Which entries, or what entries are where nothing else is said.
@@ -107,7 +113,7 @@ impl Usual {
 pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
     let client = shared.client()?;
     match verb {
-        Verb::List { usual, all } => list(&client, &usual, all, shared).await,
+        Verb::List { usual, all, reveal } => list(&client, &usual, all, reveal, shared).await,
         Verb::Check { recipient } => {
             let found = look_up(&client, &recipient, None).await?;
             let found = found.first();
@@ -160,9 +166,12 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             Ok(())
         }
         Verb::Import { list, usual } => import(&client, &list, usual, shared).await,
-        Verb::Export => {
-            let list = client.call(Method::GET, "/v1/suppressions/export", Payload::default()).await?;
-            out::line(String::from_utf8_lossy(&list).trim_end());
+        Verb::Export { reveal } => {
+            let path = reveal.at("/v1/suppressions/export");
+            let list = client.call(Method::GET, &path, Payload::default()).await?;
+            let list = String::from_utf8_lossy(&list);
+            out::line(list.trim_end());
+            reveal.hint(hides(&list));
             Ok(())
         }
     }
@@ -194,18 +203,27 @@ fn guessed(recipient: &str) -> &'static str {
     }
 }
 
-async fn list(client: &Client, usual: &Usual, all: bool, shared: &Shared) -> Result<(), Trouble> {
+async fn list(
+    client: &Client,
+    usual: &Usual,
+    all: bool,
+    reveal: Reveal,
+    shared: &Shared,
+) -> Result<(), Trouble> {
     let mut table =
         Table::new(["id", "kind", "recipient", "reason", "source", "since", "note"]).cut(6, 12).cut(2, 20);
     let mut cursor: Option<String> = None;
+    let mut hidden = false;
     loop {
         let mut query = usual.query();
+        query.extend_pairs(reveal.pair());
         query.append_pair("limit", if all { "500" } else { "50" });
         if let Some(cursor) = &cursor {
             query.append_pair("cursor", cursor);
         }
         let page = client.get(&format!("/v1/suppressions?{}", query.finish())).await?;
         for it in page["items"].as_array().into_iter().flatten() {
+            hidden |= hides(&out::field(it, "recipient"));
             match shared.json {
                 true => out::object(it),
                 false => table.row(
@@ -224,6 +242,7 @@ async fn list(client: &Client, usual: &Usual, all: bool, shared: &Shared) -> Res
             true => out::note("nobody is on the list"),
             false => table.print(),
         }
+        reveal.hint(hidden);
         if cursor.is_some() {
             out::note("there are more; --all shows them");
         }

@@ -224,9 +224,7 @@ fn settle(
     } else if said.window.is_some_and(|window| window < WINDOW_MIN || window > WINDOW_MAX) {
         reading.problems.say(joined(here, "window"), "out of bounds", "from \"10s\" to \"24h\"");
     }
-    for name in said.notify.iter().flatten().filter(|name| !targets.contains_key(*name)) {
-        unknown(reading, &joined(here, "notify"), name, targets.keys());
-    }
+    check_names(reading, &joined(here, "notify"), said.notify.as_deref().unwrap_or_default(), targets);
     let repeat = said.repeat.map_or(usual.repeat, |repeat| Some(repeat).filter(|it| *it > Span::ZERO));
     alert::Rule {
         name: usual.name,
@@ -239,6 +237,18 @@ fn settle(
         calm: said.resolve_after.unwrap_or(usual.calm),
         repeat,
         notify: said.notify,
+    }
+}
+
+/// Names of notices must be those of somebody.
+pub(super) fn check_names(
+    reading: &mut Reading,
+    here: &str,
+    names: &[NoticeName],
+    targets: &BTreeMap<NoticeName, Target>,
+) {
+    for name in names.iter().filter(|name| !targets.contains_key(*name)) {
+        unknown(reading, here, name, targets.keys());
     }
 }
 
@@ -294,7 +304,7 @@ fn check_target(
         let what = format!("there is no channel `{}`", notice.channel);
         return reading.problems.say(joined(here, "channel"), what, hint);
     };
-    let blank = Letter { subject: "x".to_owned(), text: "x".to_owned(), data: serde_json::Value::Null };
+    let blank = Letter { subject: "x".to_owned(), text: "x".to_owned(), ..Letter::default() };
     let Some(content) = blank.content(channel.kind()) else {
         let what = format!("a channel of the kind {} carries no letters", channel.kind());
         return reading.problems.say(

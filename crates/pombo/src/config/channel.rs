@@ -35,6 +35,7 @@ use url::Url;
 use super::environment::joined;
 use super::line::{self, Hours};
 use super::problem::suggestion;
+use super::retention::Messages;
 use super::section::{Key, Reading, keys_of};
 
 /// A configured outlet.
@@ -409,7 +410,7 @@ fn refuse_key(reading: &mut Reading, path: &str, name: &str, kind: ChannelKind) 
         return;
     }
     let keys: Vec<Key> = settings_keys(kind).into_iter().chain(keys_of::<Common>()).collect();
-    let known = ["kind", "retry", "rules", "breaker", "window"]
+    let known = ["kind", "retry", "rules", "breaker", "window", "retention"]
         .into_iter()
         .chain(keys.iter().map(|key| key.name.as_str()));
     reading.unknown(&here, name, known);
@@ -619,6 +620,7 @@ impl JsonSchema for Channel {
             }
             properties.insert("retry".into(), generator.subschema_for::<Overrides>().to_value());
             properties.insert("breaker".into(), generator.subschema_for::<Limits>().to_value());
+            properties.insert("retention".into(), generator.subschema_for::<Messages>().to_value());
             let window = generator.subschema_for::<Window>().to_value();
             let about = "When campaigns may send: the name of one of `windows`, or the hours themselves.";
             let window = json!({"description": about, "oneOf": [{"type": "string"}, window]});

@@ -28,7 +28,7 @@ impl Needs {
     fn includes(self, path: &str) -> bool {
         match self {
             Needs::Everything => true,
-            Needs::Store => path.starts_with("store."),
+            Needs::Store => path.starts_with("store.") || path.starts_with("encryption."),
             Needs::Rules => false,
         }
     }

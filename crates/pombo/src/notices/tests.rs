@@ -30,7 +30,8 @@ impl World {
     }
 
     async fn owe(&self) {
-        let letter = Letter { subject: "wrong".into(), text: "all of it".into(), data: json!({"a": 1}) };
+        let letter =
+            Letter { subject: "wrong".into(), text: "all of it".into(), html: None, data: json!({"a": 1}) };
         let notice =
             Notice::new("alr_1", "ops".parse().unwrap(), Tenant::default(), letter, self.clock.now());
         self.store.shelve(vec![notice::owe("alert·alr_1·1·ops", &notice)]).await.unwrap();
@@ -48,8 +49,7 @@ impl World {
     }
 
     fn blank(&self) -> Notice {
-        let letter = Letter { subject: String::new(), text: String::new(), data: json!(null) };
-        Notice::new("", "ops".parse().unwrap(), Tenant::default(), letter, self.clock.now())
+        Notice::new("", "ops".parse().unwrap(), Tenant::default(), Letter::default(), self.clock.now())
     }
 
     /// The channels of messages that there are, the newest first, and where they stand.
@@ -170,4 +170,48 @@ async fn a_target_that_is_no_longer_configured_is_lost_and_said_so() {
     world.round().await;
     assert!(matches!(world.notice().await.state, State::Lost { .. }));
     assert_eq!(world.messages().await, []);
+}
+
+/// A clock that moves on whenever somebody looks at it, so that what comes first shows.
+#[derive(Debug)]
+struct Ticking(std::sync::atomic::AtomicI64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Time {
+        Time::from_millis(self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst))
+    }
+}
+
+#[tokio::test] // fault 40
+async fn a_dead_notice_is_dealt_with_before_its_message_is_let_go() {
+    let clock = Arc::new(Ticking(crate::by_hand::T0.millis().into()));
+    let memory = pombo_store::memory::Memory::new(pombo_kernel::dice::Dice::seeded(1));
+    let shell = pombo_store::shell::Shell::start(memory, clock.clone(), Box::new(|| [7; 32])).unwrap();
+    let (store, setup): (Arc<dyn Store>, _) = (Arc::new(shell), configured(CONFIG));
+    let letter = Letter { subject: "s".into(), text: "t".into(), ..Letter::default() };
+    let notice = Notice::new("alr_1", "ops".parse().unwrap(), Tenant::default(), letter, clock.now());
+    let wish = notice::owe("x", &notice);
+    let id = wish.id.clone();
+    store.shelve(vec![wish]).await.unwrap();
+    let mut work = Work { store: store.clone(), setup: setup.subscribe(), clock: clock.clone() };
+    work.round().await.unwrap();
+    let dead = end_all(&*store, NOTICES, Some("gone"), clock.now()).await;
+    work.round().await.unwrap();
+    let doc = store.doc(Shelf::Alert, Tenant::default(), id).await.unwrap().unwrap();
+    assert!(matches!(notice::read(&doc).unwrap().state, State::Owed { via } if via.as_str() == "night"));
+    let line = store.lines(vec![dead[0].id]).await.unwrap().pop().unwrap();
+    assert_eq!(line.state.name(), StateName::Discarded);
+    assert!(line.updated_at < doc.updated_at, "whoever goes away in between leaves no dead letter behind");
+}
+
+#[tokio::test] // fault 40
+async fn a_notice_whose_dead_message_was_dealt_with_still_says_why_it_goes_another_way() {
+    let world = World::new().await;
+    world.round().await;
+    let dead = end_all(&*world.store, NOTICES, Some("gone"), world.clock.now()).await;
+    let (tenant, ids, by) = (Tenant::default(), vec![dead[0].id], Actor::engine());
+    let ruling = Ruling { tenant, ids, act: Act::Discard, by, note: None, with: None };
+    world.store.rule(ruling).await.unwrap().unwrap();
+    world.round().await;
+    assert_eq!(world.notice().await.passed[0].why, "its message failed: gone");
 }

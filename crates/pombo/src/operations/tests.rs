@@ -41,6 +41,9 @@ impl Bench {
             letters: true,
             probes: true,
             later: HashMap::new(),
+            walks: HashMap::new(),
+            pace: Pace::default(),
+            erasing: HashMap::new(),
             asking: JoinSet::new(),
         }
     }

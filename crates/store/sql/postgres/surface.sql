@@ -11,9 +11,20 @@ CREATE OR REPLACE FUNCTION cleaned(json text) RETURNS text LANGUAGE sql IMMUTABL
     '(?<!\\)((?:\\\\)*)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})', '\1\\ufffd', 'g'),
     '(?<!\\u[dD][89abAB][0-9a-fA-F]{2})(?<!\\)((?:\\\\)*)\\u[dD][c-fC-F][0-9a-fA-F]{2}', '\1\\ufffd', 'g');
 
+-- Whether a value is sealed: nobody can read it here.
+CREATE OR REPLACE FUNCTION is_sealed(value bytea) RETURNS boolean LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+  RETURN substring(value FROM 1 FOR 1) IN ('\x01', '\x02');
+
+-- A text, if it can be read here.
+CREATE OR REPLACE FUNCTION shown(words text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+  RETURN CASE WHEN left(words, 2) = U&'\0002s' THEN '[encrypted]' ELSE words END;
+
 -- A message's document; none if it is no jsonb, whatever is wrong with it.
 CREATE OR REPLACE FUNCTION document(body bytea) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
+  IF pombo.is_sealed(body) THEN
+    RETURN '{"payload": "[encrypted]"}';
+  END IF;
   RETURN convert_from(body, 'UTF8')::jsonb;
 EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
   BEGIN
@@ -27,6 +38,9 @@ $$;
 -- One text of it, whatever the others hold.
 CREATE OR REPLACE FUNCTION document_text(body bytea, field text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
+  IF pombo.is_sealed(body) THEN
+    RETURN '[encrypted]';
+  END IF;
   RETURN convert_from(body, 'UTF8')::json ->> field;
 EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
   BEGIN
@@ -41,6 +55,9 @@ CREATE OR REPLACE FUNCTION failure_text(failure text) RETURNS text LANGUAGE plpg
 DECLARE
   said CONSTANT jsonb := pombo.document(convert_to(failure, 'UTF8'));
 BEGIN
+  IF pombo.is_sealed(convert_to(failure, 'UTF8')) THEN
+    RETURN '[encrypted]';
+  END IF;
   RETURN nullif(concat_ws(' ', nullif(said ->> 'code', ''), nullif(said ->> 'text', '')), '');
 END
 $$;
@@ -149,7 +166,7 @@ UNION ALL
   WHERE h.outcome = 1 AND m.tenant = (SELECT tenant())
 UNION ALL
   SELECT m.key, m.nonce, coalesce(m.template, m.type), m.body, c.attempts, 'failed',
-         CASE h.outcome WHEN 3 THEN greatest(h.attempts - 1, 0) ELSE h.attempts END::int, NULL, h.explanation, NULL,
+         CASE h.outcome WHEN 3 THEN greatest(h.attempts - 1, 0) ELSE h.attempts END::int, NULL, shown(h.explanation), NULL,
          h.finished_at
   FROM dead_letter d
   JOIN message m ON m.key = d.key
@@ -160,7 +177,7 @@ UNION ALL
 UNION ALL
   -- Discarded; the row before says how it failed.
   SELECT m.key, m.nonce, coalesce(m.template, m.type), m.body, c.attempts, 'failed',
-         CASE h.outcome WHEN 3 THEN greatest(h.attempts - 1, 0) ELSE h.attempts END::int, NULL, h.explanation, NULL,
+         CASE h.outcome WHEN 3 THEN greatest(h.attempts - 1, 0) ELSE h.attempts END::int, NULL, shown(h.explanation), NULL,
          d.finished_at
   FROM history d
   JOIN history h ON h.key = d.key AND h.seq = d.seq - 1

@@ -127,6 +127,7 @@ impl Model {
             return Edited::Stale { version };
         }
         let queue = self.queue(edit.queue.clone());
+        self.blob_uses.extend(edit.blobs.iter().map(|blob| (blob.digest, edit.id.key())));
         self.blobs.extend(edit.blobs.iter().map(|blob| (blob.digest, blob.bytes.clone())));
         let Some(row) = self.messages.get_mut(&edit.id.key()) else { return Edited::NotFound };
         let (by, note) = (edit.by.clone(), edit.note.clone());

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
+use pombo_kernel::erasure::{Bookmark, Seeker};
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Idempotency, State};
 use pombo_kernel::name::{ChannelName, LaneName, TemplateName, Tenant};
@@ -14,6 +15,8 @@ use super::{CounterKey, Model, Row, Spot, locked};
 use crate::audit::{self, Record};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
+use crate::erase::Sought;
+use crate::prune::{Prune, Ripe};
 use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
 use crate::stats::{self, PAST_DUE_SEEN, Sum};
@@ -137,6 +140,10 @@ impl Reading for MemoryReader {
         Ok(locked(&self.committed).recipients(roster))
     }
 
+    fn seek(&mut self, seeker: &Seeker, from: Bookmark, max: usize) -> Result<Sought, StoreError> {
+        Ok(locked(&self.committed).seek(seeker, from, max))
+    }
+
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {
         let model = locked(&self.committed);
         let counted = model.counters.iter().filter_map(|((hour, tenant, channel, what, _), sum)| {
@@ -213,6 +220,10 @@ impl Reading for MemoryReader {
 
     fn paused(&mut self) -> Result<Option<Pause>, StoreError> {
         Ok(locked(&self.committed).paused.clone())
+    }
+
+    fn ripe(&mut self, prune: &Prune, max: usize, now: Time) -> Result<Ripe, StoreError> {
+        Ok(locked(&self.committed).ripe(prune, max, now))
     }
 
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError> {

@@ -22,16 +22,22 @@ use crate::shelf::{Doc, Leaf, Shelf};
 /// Somebody on a list, and what tells this one from others.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    recipient: Recipient,
-    key: String,
+    pub(super) recipient: Recipient,
+    pub(super) key: String,
 }
 
 impl Model {
-    fn campaign(&self, tenant: &Tenant, name: &CampaignName) -> Option<Campaign> {
+    pub(super) fn campaign(&self, tenant: &Tenant, name: &CampaignName) -> Option<Campaign> {
         roster::read(self.docs.get(&(Shelf::Campaign, tenant.clone(), name.to_string()))?)
     }
 
-    fn put_campaign(&mut self, tenant: &Tenant, name: &CampaignName, campaign: &Campaign, now: Time) {
+    pub(super) fn put_campaign(
+        &mut self,
+        tenant: &Tenant,
+        name: &CampaignName,
+        campaign: &Campaign,
+        now: Time,
+    ) {
         if let Some(doc) = self.docs.get_mut(&(Shelf::Campaign, tenant.clone(), name.to_string())) {
             doc.version += 1;
             doc.updated_at = now;
@@ -246,6 +252,14 @@ impl Model {
         let struck = list.len().min(max);
         list.drain(..struck);
         struck
+    }
+
+    /// The message of somebody on a list is gone; what became of it stays.
+    pub(super) fn unlink_recipient(&mut self, message: MessageId) {
+        let recipients = self.rosters.values_mut().flatten().map(|entry| &mut entry.recipient);
+        for recipient in recipients.filter(|recipient| recipient.message == Some(message)) {
+            recipient.message = None;
+        }
     }
 
     /// Whose claim is void from now on.

@@ -244,7 +244,7 @@ impl Postgres {
             ordering_key: draft.ordering_key.clone(),
             body: draft.body.clone(),
         });
-        let hash = |text: &str| rows::keyed_hash(&self.secret, name.tenant.as_str(), text);
+        let hash = |text: &str| self.vault.hash(name.tenant.as_str(), text);
         let hashes = (hash(&draft.body.to), draft.body.reference.as_deref().map(hash));
         self.writes.message(&message, draft, queue, due, hashes)?;
         if let Some(at) = draft.expires_at {

@@ -1,6 +1,7 @@
 //! A look over the store in a database, beside whoever uses it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use pombo_kernel::id::{MessageId, MessageKey};
 
@@ -8,6 +9,7 @@ use super::link::{Driver, Kind, Link, Row};
 use super::moving::{at_one_moment, counts, expect_store, meta};
 use super::pausing::{COPYING, PAUSED};
 use super::reader::Reader;
+use super::rekeying::DatabaseExchange;
 use super::{Target, migrate, rows, sql};
 use crate::audit::Tip;
 use crate::checking::{
@@ -17,10 +19,15 @@ use crate::core::Reading;
 use crate::home::Trail;
 use crate::moving::MoveError;
 use crate::rows::members;
+use crate::vault::{Keys, Vault, rekeying};
 use crate::{Pause, StoreError, audit, stats};
 
 /// Reads everything and changes nothing. `tell` hears what it is at.
-pub(crate) fn check(address: &Target, tell: &mut dyn FnMut(&'static str)) -> Result<Checkup, MoveError> {
+pub(crate) fn check(
+    address: &Target,
+    keys: Option<&Keys>,
+    tell: &mut dyn FnMut(&'static str),
+) -> Result<Checkup, MoveError> {
     let driver = Driver::start()?;
     let link = Link::open(&driver, address, Kind::Upkeep)?;
     expect_store(&link, address)?;
@@ -34,9 +41,16 @@ pub(crate) fn check(address: &Target, tell: &mut dyn FnMut(&'static str)) -> Res
         None => judge(&mut Beside(&link))?,
     };
     link.query("COMMIT", Vec::new())?;
+    let encryption = match meta(&link, COPYING)? {
+        Some(_) => None,
+        None => {
+            let (opened, wrong) = rekeying::check(&mut DatabaseExchange::open(address)?, keys, tell)?;
+            faults.extend(wrong);
+            Some(opened)
+        }
+    };
     tell("the audit chain");
-    let secret = migrate::secret(&link)?;
-    let verified = Reader::new(driver, address.clone(), secret).verify()?;
+    let verified = Reader::new(driver, address.clone(), Arc::new(Vault::blind())).verify()?;
     faults.extend(chain_fault(&verified));
     let audit::Verified { blocks, records, .. } = verified;
     Ok(Checkup {
@@ -46,6 +60,7 @@ pub(crate) fn check(address: &Target, tell: &mut dyn FnMut(&'static str)) -> Res
         audit_blocks: blocks,
         audit_records: records,
         paused,
+        encryption,
         faults,
     })
 }
@@ -60,8 +75,8 @@ pub(crate) fn trail(address: &Target) -> Result<Trail, MoveError> {
         found.first().ok_or_else(|| StoreError::Broken("the end of the audit chain is missing".into()))?;
     let (sequence, position) = (rows::number::<i64, u64>(row, 0)?, rows::number::<i64, u64>(row, 1)?);
     let end = Tip { sequence, position, hash: rows::bytes(row, 2)? };
-    let secret = migrate::secret(&link)?;
-    Ok(Trail { reader: Box::new(Reader::new(driver, address.clone(), secret)), end })
+    let reader = Reader::new(driver, address.clone(), Arc::new(Vault::blind()));
+    Ok(Trail { reader: Box::new(reader), end })
 }
 
 fn place(row: &Row) -> Result<Place, StoreError> {

@@ -175,7 +175,7 @@ impl Claiming for Postgres {
             let steps = rows::number::<i32, u32>(row, 1)?;
             into.push(Head {
                 due: rows::time(row, 0)?,
-                message: Arc::new(rows::message(row, 2, name.clone())?),
+                message: Arc::new(rows::message(&self.vault, row, 2, name.clone())?),
                 progress: progress(row, 12, steps)?,
                 after: rows::some_time(row, 17)?,
             });
@@ -289,7 +289,7 @@ impl Postgres {
         // By key and steps: one that was settled here may be in flight again under a later claim.
         let mut unsettled: HashMap<(MessageKey, u32), Unsettled> = HashMap::new();
         for row in members {
-            let message = Arc::new(rows::stored(row)?.message);
+            let message = Arc::new(rows::stored(&self.vault, row)?.message);
             let progress = progress(row, 18, rows::number::<i32, u32>(row, 17)?)?;
             let after = rows::some_time(row, 23)?;
             unsettled.insert((message.id.key(), progress.steps), (message, progress, after));

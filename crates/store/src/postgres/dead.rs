@@ -20,6 +20,7 @@ use crate::core::Core as _;
 use crate::courses::Courses as _;
 use crate::dead::{Act, Cause, CauseId, Edit, Edited, Group, Hastened, Revision, Ruled, Ruling, Verdicts};
 use crate::shelf::Shelved;
+use crate::vault::{Spot, Vault};
 use crate::{StoreError, transition};
 
 /// Letters whose cause is found out at once.
@@ -47,7 +48,8 @@ impl Postgres {
     fn last_failure(&mut self, key: MessageKey, now: Time) -> Result<Option<AttemptFailure>, StoreError> {
         self.flush(now)?;
         let found = self.ask_one(sql!("history_failure"), vec![vec![key.0].into()])?;
-        found.first().map_or(Ok(None), |row| rows::parsed(row, 1))
+        let read = |row| rows::failure(&self.vault, (key, rows::number::<i32, u32>(row, 2)?), row, 1);
+        found.first().map_or(Ok(None), read)
     }
 
     /// What the group adds to the counts of causes, in the order of their rows.
@@ -64,7 +66,7 @@ impl Postgres {
     }
 
     /// Those of the messages that are dead letters, each for us alone until the commit.
-    fn lock_letters(&mut self, keys: &[i64]) -> Result<HashMap<MessageKey, CauseId>, StoreError> {
+    pub(super) fn lock_letters(&mut self, keys: &[i64]) -> Result<HashMap<MessageKey, CauseId>, StoreError> {
         let found = self.ask_one(sql!("dead_lock"), vec![keys.to_vec().into()])?;
         found.iter().map(|row| Ok((rows::key(row, 0)?, CauseId(rows::get(row, 1)?)))).collect()
     }
@@ -286,7 +288,8 @@ impl Postgres {
         let number = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
         let text = |text: Option<&str>| text.map(rows::escaped);
         let body = &edit.body;
-        let hash = |text: &str| rows::keyed_hash(&self.secret, name.tenant.as_str(), text);
+        let said = self.vault.seal(&Spot::Revision(key, version), said);
+        let hash = |text: &str| self.vault.hash(name.tenant.as_str(), text);
         let replaced = vec![
             key.0.into(),
             number(version).into(),
@@ -295,7 +298,7 @@ impl Postgres {
             name.tenant.as_str().into(),
             rows::escaped(&edit.by.0).into(),
             text(edit.note.as_deref()).into(),
-            said.into(),
+            said.into_owned().into(),
         ];
         let says = vec![
             key.0.into(),
@@ -305,7 +308,7 @@ impl Postgres {
             text(body.reference.as_deref()).into(),
             hash(&body.to).into(),
             body.reference.as_deref().map(hash).into(),
-            rows::body(body)?.into(),
+            rows::body(&self.vault, key, body)?.into(),
         ];
         self.ask(vec![(sql!("revision_insert"), replaced), (sql!("message_edit"), says)])?;
         let blobs: Vec<_> = edit.blobs.iter().map(|blob| (key, blob.clone())).collect();
@@ -345,7 +348,7 @@ pub(super) fn sort_unsorted(link: &Link) -> Result<(), StoreError> {
             keys.push(key);
             sorted.push(cause.id.0);
             *counts.entry((queue.tenant.clone(), cause.id.0)).or_insert(0i64) += 1;
-            causes.entry(cause.id.0).or_insert_with(|| writes::cause_row(&queue, &cause));
+            causes.entry(cause.id.0).or_insert_with(|| writes::cause_row(&Vault::blind(), &queue, &cause));
         }
         link.query(sql!("dead_sort"), vec![keys.into(), sorted.into()])?;
     }
@@ -370,23 +373,26 @@ pub(super) fn version(last: Option<&Found>) -> Result<u32, StoreError> {
 }
 
 /// A row: version, replaced_at, actor, note, body.
-pub(super) fn revision(row: &Found) -> Result<Revision, StoreError> {
+pub(super) fn revision(vault: &Vault, key: MessageKey, row: &Found) -> Result<Revision, StoreError> {
+    let version = rows::number::<i32, u32>(row, 0)?;
+    let body = rows::opened(vault, &Spot::Revision(key, version), row, 4)?;
     Ok(Revision {
-        version: rows::number::<i32, u32>(row, 0)?,
+        version,
         replaced_at: rows::time(row, 1)?,
         by: Actor(rows::text(row, 2)?),
         note: rows::some_text(row, 3)?,
-        body: serde_json::from_slice(rows::get(row, 4)?).map_err(|error| rows::broken(row, 4, error))?,
+        body: serde_json::from_slice(&body).map_err(|error| rows::broken(row, 4, error))?,
     })
 }
 
 /// A row: cause, channel, category, text, count, key and nonce of the newest, when that failed.
-pub(super) fn group(row: &Found) -> Result<Group, StoreError> {
+pub(super) fn group(vault: &Vault, row: &Found) -> Result<Group, StoreError> {
+    let id = rows::get(row, 0)?;
     Ok(Group {
-        id: CauseId(rows::get(row, 0)?),
+        id: CauseId(id),
         channel: rows::name(row, 1)?,
         category: rows::text(row, 2)?,
-        text: rows::text(row, 3)?,
+        text: rows::opened_text(vault, &Spot::Cause(id), row, 3)?.unwrap_or_default(),
         count: rows::number::<i64, u64>(row, 4)?,
         newest: rows::id(row, 5, 6)?,
         last_at: rows::time(row, 7)?,

@@ -6,15 +6,23 @@ use tracing::{info, warn};
 
 use super::link::{Link, Row, Step};
 use super::month::{BY_MONTH, Month};
+use super::moving::{counts, meta};
 use super::{dead, sql};
 use crate::StoreError;
+use crate::vault::opening::{KEYS, Lock, REKEY, SECRET};
+use crate::vault::{Keys, Vault};
 
 /// Each entry brings the schema from its index to the next number.
-const MIGRATIONS: [&str; 4] =
-    [sql!("migrations/0001"), sql!("migrations/0002"), sql!("migrations/0003"), sql!("migrations/0004")];
+const MIGRATIONS: [&str; 5] = [
+    sql!("migrations/0001"),
+    sql!("migrations/0002"),
+    sql!("migrations/0003"),
+    sql!("migrations/0004"),
+    sql!("migrations/0005"),
+];
 
 /// The schema that this version works with.
-pub(super) const SCHEMA: u32 = 4;
+pub(super) const SCHEMA: u32 = 5;
 const _: () = assert!(SCHEMA as usize == MIGRATIONS.len());
 
 /// The first schema in which dead letters have causes.
@@ -37,7 +45,7 @@ const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 ///
 /// Several processes may do this at once. A login role that does not own the schema changes nothing, and is refused
 /// only if something would have to change.
-pub(super) fn migrate(link: &Link, fresh_secret: &[u8; 32]) -> Result<(), StoreError> {
+pub(super) fn migrate(link: &Link, fresh_secret: &[u8]) -> Result<(), StoreError> {
     check_server(link)?;
     make_schema(link)?;
     while step(link, fresh_secret)? {}
@@ -57,11 +65,29 @@ pub(super) fn now(link: &Link) -> Result<Time, StoreError> {
     Ok(Time::from_millis(rows.first().map_or(0, |row| row.get(0))))
 }
 
-/// The key of this store's keyed hashes.
-pub(super) fn secret(link: &Link) -> Result<[u8; 32], StoreError> {
-    let rows = link.query(sql!("meta_get"), vec!["secret".into()])?;
-    let secret = rows.first().and_then(|row| row.get::<_, &[u8]>(0).try_into().ok());
-    secret.ok_or_else(|| StoreError::Broken("the store's secret is missing, or has a wrong length".into()))
+/// What the store says of its vault.
+pub(super) fn lock(link: &Link) -> Result<Lock, StoreError> {
+    let secret = meta(link, SECRET)?.unwrap_or_default();
+    Ok(Lock { secret, keys: meta(link, KEYS)?, rekey: meta(link, REKEY)? })
+}
+
+/// Sees to it that these keys are the store's, or that none are needed. `fresh` is the secret of a store that is empty
+/// so far, and is sealed from now on. As the engine, which sees all tenants.
+pub(super) fn unlock(link: &Link, keys: Option<&Keys>, fresh: &[u8; 32]) -> Result<Vault, StoreError> {
+    let is_empty = || Ok(counts(link)?.iter().all(|(_, count)| *count == 0));
+    let (vault, notes) = lock(link)?.serve(keys, is_empty, fresh)?;
+    if notes.is_empty() {
+        return Ok(vault);
+    }
+    // Again, now that no other node can do the same.
+    within(link, |link| {
+        let (vault, notes) =
+            lock(link)?.serve(keys, || Ok(counts(link)?.iter().all(|(_, count)| *count == 0)), fresh)?;
+        for (name, value) in notes {
+            link.query(sql!("meta_put"), vec![name.into(), value.into()])?;
+        }
+        Ok(vault)
+    })
 }
 
 fn check_server(link: &Link) -> Result<(), StoreError> {
@@ -99,7 +125,7 @@ pub(super) fn owns(link: &Link) -> Result<bool, StoreError> {
 }
 
 /// Does the next migration; false if there is none.
-fn step(link: &Link, fresh_secret: &[u8; 32]) -> Result<bool, StoreError> {
+fn step(link: &Link, fresh_secret: &[u8]) -> Result<bool, StoreError> {
     if version(link)? == Some(MIGRATIONS.len()) {
         return Ok(false);
     }
@@ -119,7 +145,7 @@ fn step(link: &Link, fresh_secret: &[u8; 32]) -> Result<bool, StoreError> {
         }
         link.pipeline(vec![
             (sql!("meta_put"), vec!["schema".into(), (version + 1).to_string().into_bytes().into()]),
-            (sql!("meta_first"), vec!["secret".into(), fresh_secret.as_slice().into()]),
+            (sql!("meta_first"), vec![SECRET.into(), fresh_secret.into()]),
         ])?;
         info!(schema = version + 1, "the schema was brought up to date");
         Ok(true)

@@ -18,6 +18,8 @@ use crate::moving::{
     Cell, Cursor, MoveError, PIECE_BYTES, PIECE_ROWS, Piece, Progress, Row, Source, Table, Target,
 };
 use crate::rows::digest;
+use crate::vault::Vault;
+use crate::vault::opening::Lock;
 use crate::{Pause, Place, StoreError};
 
 /// What a column of a row that is written holds.
@@ -74,7 +76,7 @@ fn way(table: Table) -> Way {
         Table::Claim => way!("claim", "nnnb", false, LEAST),
         Table::Ordered => way!("ordered", "bnnn", false, NO_BYTES, LEAST),
         Table::Expiry => way!("expiry", "nn", false, LEAST, LEAST),
-        Table::Idempotency => way!("idempotency", "ttnnbb", false, NO_BYTES),
+        Table::Idempotency => way!("idempotency", "ttnnbnb", false, NO_BYTES),
         Table::Block => way!("block", "tttb", false, NO_BYTES),
         Table::Tally => way!("tally", "nttntnn", false, LEAST, EMPTY, EMPTY, LEAST, EMPTY),
         Table::Receipt => way!("receipt", "nnn", false, LEAST, LEAST),
@@ -264,7 +266,31 @@ impl DatabaseSource {
     }
 }
 
-fn refuse_in_use(link: &Link, address: &Address) -> Result<(), MoveError> {
+/// The rows of a table after a key, as many as make a piece.
+pub(super) fn piece(link: &Link, table: Table, after: Option<&Cursor>) -> Result<Piece, StoreError> {
+    let Way { read, start, weighed, .. } = way(table);
+    let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let mut values: Vec<Value> = after.map_or(start, Vec::as_slice).iter().map(Value::from).collect();
+    values.push(number(PIECE_ROWS).into());
+    if weighed {
+        values.push(number(PIECE_BYTES).into());
+    }
+    let mut piece = Piece::default();
+    for row in &link.query(read, values)? {
+        let cursor: Result<Cursor, StoreError> = (0..start.len()).map(|column| cell(row, column)).collect();
+        piece.cursor = Some(cursor?);
+        let cells = (start.len()..row.len()).map(|column| {
+            Ok(match cell(row, column)? {
+                Cell::Text(text) => Cell::Text(rows::unescaped(text)),
+                other => other,
+            })
+        });
+        piece.rows.push(cells.collect::<Result<Row, StoreError>>()?);
+    }
+    Ok(piece)
+}
+
+pub(super) fn refuse_in_use(link: &Link, address: &Address) -> Result<(), MoveError> {
     match one_number(link, sql!("moving/in_use"))? {
         0 => Ok(()),
         _ => Err(MoveError::InUse(address.shown())),
@@ -272,8 +298,8 @@ fn refuse_in_use(link: &Link, address: &Address) -> Result<(), MoveError> {
 }
 
 impl Source for DatabaseSource {
-    fn secret(&mut self) -> Result<[u8; 32], StoreError> {
-        migrate::secret(&self.link)
+    fn lock(&mut self) -> Result<Lock, StoreError> {
+        migrate::lock(&self.link)
     }
 
     fn tip(&mut self) -> Result<Tip, StoreError> {
@@ -289,25 +315,8 @@ impl Source for DatabaseSource {
     }
 
     fn read(&mut self, table: Table, after: Option<&Cursor>) -> Result<Piece, StoreError> {
-        let Way { read, start, weighed, .. } = way(table);
-        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let mut values: Vec<Value> = after.map_or(start, Vec::as_slice).iter().map(Value::from).collect();
-        values.push(number(PIECE_ROWS).into());
-        if weighed {
-            values.push(number(PIECE_BYTES).into());
-        }
-        let mut piece = Piece::default();
-        for row in &self.link.query(read, values)? {
-            let cursor: Result<Cursor, StoreError> =
-                (0..start.len()).map(|column| cell(row, column)).collect();
-            piece.cursor = Some(cursor?);
-            let cells = (start.len()..row.len()).map(|column| {
-                Ok(match cell(row, column)? {
-                    Cell::Text(text) => Cell::Text(rows::unescaped(text)),
-                    other => other,
-                })
-            });
-            let mut row = cells.collect::<Result<Row, StoreError>>()?;
+        let mut piece = piece(&self.link, table, after)?;
+        for row in &mut piece.rows {
             // Where the acceptance or the step is in the audit.
             let block = match table {
                 Table::Message => row.get_mut(12),
@@ -320,7 +329,6 @@ impl Source for DatabaseSource {
                 let sequence = self.sequences.get(&(-1 - *block)).copied().unwrap_or(0);
                 *block = i64::try_from(sequence).unwrap_or(i64::MAX);
             }
-            piece.rows.push(row);
         }
         if table == Table::Audit && piece.rows.is_empty() {
             let after = after.and_then(|cursor| cursor.first()).map(Cell::number).transpose()?;
@@ -353,6 +361,7 @@ pub(crate) struct DatabaseTarget {
     owner: Link,
     /// Writes rows of all tenants; there once the schema is.
     link: Option<Link>,
+    /// The key of the store's hashes.
     secret: [u8; 32],
     /// The tenant of each queue.
     tenants: HashMap<i64, String>,
@@ -360,14 +369,15 @@ pub(crate) struct DatabaseTarget {
 }
 
 impl DatabaseTarget {
-    pub(crate) fn open(address: &Address) -> Result<DatabaseTarget, MoveError> {
+    /// `secret` is what the store hashes by that will be written here.
+    pub(crate) fn open(address: &Address, secret: [u8; 32]) -> Result<DatabaseTarget, MoveError> {
         let driver = Driver::start()?;
         let owner = Link::open(&driver, address, Kind::Owner)?;
         let mut target = DatabaseTarget {
             address: address.clone(),
             owner,
             link: None,
-            secret: [0; 32],
+            secret,
             tenants: HashMap::new(),
             months: BTreeSet::new(),
             driver,
@@ -381,7 +391,6 @@ impl DatabaseTarget {
 
     fn connect(&mut self) -> Result<&Link, StoreError> {
         let link = Link::open(&self.driver, &self.address, Kind::Upkeep)?;
-        self.secret = migrate::secret(&link)?;
         for row in &link.query(sql!("moving/tenants"), Vec::new())? {
             self.tenants.insert(rows::get(row, 0)?, rows::get(row, 1)?);
         }
@@ -507,17 +516,16 @@ impl Target for DatabaseTarget {
         self.link.as_ref().map_or(Ok(Vec::new()), counts)
     }
 
-    fn begin(&mut self, secret: &[u8; 32], first: &Progress) -> Result<(), StoreError> {
-        migrate::migrate(&self.owner, secret)?;
+    fn begin(&mut self, lock: &Lock, first: &Progress) -> Result<(), StoreError> {
+        migrate::migrate(&self.owner, &lock.secret)?;
         self.connect()?;
         let link = self.link()?;
         let mut steps: Vec<Step> = link.begin();
-        steps.push((sql!("meta_put"), vec!["secret".into(), secret.as_slice().into()]));
+        let notes = lock.notes().into_iter();
+        steps.extend(notes.map(|(name, value)| (sql!("meta_put"), vec![name.into(), value.into()])));
         steps.push(put_progress(first)?);
         steps.push(("COMMIT", Vec::new()));
-        link.pipeline(steps)?;
-        self.secret = *secret;
-        Ok(())
+        link.pipeline(steps).map(drop)
     }
 
     fn write(&mut self, table: Table, rows: Vec<Row>, progress: &Progress) -> Result<(), StoreError> {
@@ -537,7 +545,8 @@ impl Target for DatabaseTarget {
 
     fn verify(&mut self) -> Result<(Tip, Verified), StoreError> {
         let tip = sealed_tip(self.link()?)?;
-        let mut reader = Reader::new(self.driver.clone(), self.address.clone(), self.secret);
+        let vault = Arc::new(Vault::blind());
+        let mut reader = Reader::new(self.driver.clone(), self.address.clone(), vault);
         Ok((tip, reader.verify()?))
     }
 

@@ -10,20 +10,24 @@ use std::sync::Arc;
 use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::LastWord;
+use pombo_kernel::erasure::{Bookmark, Seeker};
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::message::{AttemptFailure, ClaimId, Idempotency, Progress, State, StateName};
+use pombo_kernel::message::{ClaimId, Idempotency, Progress, State, StateName};
 use pombo_kernel::name::{ChannelName, TemplateName, Tenant};
 use pombo_kernel::time::Time;
 
 use super::link::{self, Driver, Kind, Link, Row, Target};
 use super::pausing::PAUSED;
 use super::rows::{self, Step, Stored};
-use super::{dead, roster, shelf, sql, stats, templates};
+use super::{dead, prune, roster, shelf, sql, stats, templates};
 use crate::audit::{self, Record};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
+use crate::erase::Sought;
+use crate::prune::{Prune, Ripe};
 use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
+use crate::vault::{Spot, Vault};
 use crate::{
     Backlog, Filter, Line, Measured, PAGE_SCAN, Page, Pause, Place, StatsWanted, StoreError, Story, Tally,
     TemplateVersion,
@@ -48,7 +52,7 @@ pub struct Reader {
     target: Target,
     /// Opened by the first read, and again by the next one after it was lost.
     link: Option<Link>,
-    secret: [u8; 32],
+    pub(super) vault: Arc<Vault>,
 }
 
 impl fmt::Debug for Reader {
@@ -79,8 +83,8 @@ impl Whose<'_> {
 type Journal = HashMap<(MessageKey, u32), (ClaimId, Time)>;
 
 impl Reader {
-    pub(super) fn new(driver: Driver, target: Target, secret: [u8; 32]) -> Reader {
-        Reader { driver, target, link: None, secret }
+    pub(super) fn new(driver: Driver, target: Target, vault: Arc<Vault>) -> Reader {
+        Reader { driver, target, link: None, vault }
     }
 
     /// Reads with one view of the database, in one journey. The transaction ends with it, whatever happens.
@@ -104,7 +108,7 @@ impl Reader {
         Ok(rows.split_off(before))
     }
 
-    fn one(&mut self, whose: Whose<'_>, asked: link::Step) -> Result<Vec<Row>, StoreError> {
+    pub(super) fn one(&mut self, whose: Whose<'_>, asked: link::Step) -> Result<Vec<Row>, StoreError> {
         Ok(self.read(whose, vec![asked])?.pop().unwrap_or_default())
     }
 
@@ -117,7 +121,7 @@ impl Reader {
     ) -> Result<Vec<MessageKey>, StoreError> {
         let since = filter.since.map_or(MessageKey(0), MessageKey::at);
         let bounds = || vec![before.0.into(), since.0.into(), counted(limit).into()];
-        let hashed = |text: &str| rows::keyed_hash(&self.secret, filter.tenant.as_str(), text);
+        let hashed = |text: &str| self.vault.hash(filter.tenant.as_str(), text);
         let asked = if let Some(reference) = &filter.reference {
             let mut values = bounds();
             values.push(hashed(reference).into());
@@ -187,11 +191,14 @@ impl Reader {
         ];
         let found = self.read(whose, asked)?;
         let [steps, failures, words, messages] = found.as_slice() else { return Err(unanswered()) };
-        let mut steps = by_key(steps, 18, rows::step)?;
-        let mut failures = by_key(failures, 0, |row| rows::parsed::<AttemptFailure>(row, 1))?;
-        let mut words = by_key(words, 3, |row| rows::last_word(row, 0))?;
+        let vault = &self.vault;
+        let mut steps = by_key(steps, 18, |row| rows::step(vault, row))?;
+        let failure =
+            |row: &Row| rows::failure(vault, (rows::key(row, 0)?, rows::number::<i32, u32>(row, 2)?), row, 1);
+        let mut failures = by_key(failures, 0, failure)?;
+        let mut words = by_key(words, 3, |row| rows::last_word(vault, row))?;
         let line = |row: &Row| {
-            let stored = rows::stored(row)?;
+            let stored = rows::stored(vault, row)?;
             let key = stored.message.id.key();
             let last = steps.remove(&key);
             let state = state(&stored, last.as_ref(), journal);
@@ -272,12 +279,12 @@ impl Reading for Reader {
         let [sending, _, steps, words, revisions, messages] = found.as_slice() else {
             return Err(unanswered());
         };
-        let stored = messages.first().map(rows::stored).transpose()?;
+        let stored = messages.first().map(|row| rows::stored(&self.vault, row)).transpose()?;
         let mine = |stored: &Stored| stored.message.id == id && stored.message.queue.tenant == *tenant;
         let Some(stored) = stored.filter(mine) else { return Ok(None) };
-        let steps = steps.iter().map(rows::step).collect::<Result<Vec<_>, _>>()?;
+        let steps = steps.iter().map(|row| rows::step(&self.vault, row)).collect::<Result<Vec<_>, _>>()?;
         let state = state(&stored, steps.last(), &journal(sending)?);
-        let word = words.first().map(|row| rows::last_word(row, 0)).transpose()?;
+        let word = words.first().map(|row| rows::last_word(&self.vault, row)).transpose()?;
         Ok(Some(Story {
             version: dead::version(revisions.first())?,
             deeds: steps.iter().filter_map(Step::deed).collect(),
@@ -382,28 +389,33 @@ impl Reading for Reader {
     fn revisions(&mut self, tenant: &Tenant, id: MessageId) -> Result<Vec<Revision>, StoreError> {
         let values = vec![id.key().0.into(), id.nonce().into(), tenant.as_str().into()];
         let found = self.one(Whose::Tenant(tenant), (sql!("revision_of"), values))?;
-        found.iter().map(dead::revision).collect()
+        found.iter().map(|row| dead::revision(&self.vault, id.key(), row)).collect()
     }
 
     fn groups(&mut self, tenant: &Tenant, limit: usize) -> Result<Vec<Group>, StoreError> {
         let values = vec![tenant.as_str().into(), counted(limit).into()];
         let found = self.one(Whose::Tenant(tenant), (sql!("cause_groups"), values))?;
-        found.iter().map(dead::group).collect()
+        found.iter().map(|row| dead::group(&self.vault, row)).collect()
     }
 
     fn doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str) -> Result<Option<Doc>, StoreError> {
-        let found = self.one(Whose::Tenant(tenant), shelf::one(shelf, tenant, id))?;
-        found.first().map(shelf::read).transpose()
+        let found = self.one(Whose::Tenant(tenant), shelf::one(&self.vault, shelf, tenant, id))?;
+        found.first().map(|row| shelf::read(&self.vault, shelf, row)).transpose()
     }
 
     fn docs(&mut self, wanted: &Wanted) -> Result<Vec<Doc>, StoreError> {
         let whose = wanted.tenant.as_ref().map_or(Whose::Everybodys, Whose::Tenant);
-        self.one(whose, shelf::some(wanted))?.iter().map(shelf::read).collect()
+        let found = self.one(whose, shelf::some(&self.vault, wanted))?;
+        found.iter().map(|row| shelf::read(&self.vault, wanted.shelf, row)).collect()
     }
 
     fn recipients(&mut self, wanted: &Roster) -> Result<Vec<Recipient>, StoreError> {
         let found = self.one(Whose::Tenant(&wanted.tenant), roster::page(wanted))?;
-        found.iter().map(roster::recipient).collect()
+        found.iter().map(|row| roster::recipient(&self.vault, wanted, row)).collect()
+    }
+
+    fn seek(&mut self, seeker: &Seeker, from: Bookmark, max: usize) -> Result<Sought, StoreError> {
+        self.sought(seeker, from, max)
     }
 
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {
@@ -452,6 +464,12 @@ impl Reading for Reader {
         blocks.iter().map(rows::audit_block).collect()
     }
 
+    fn ripe(&mut self, prune: &Prune, max: usize, now: Time) -> Result<Ripe, StoreError> {
+        let values = vec![prune.before(now).0.into(), counted(Prune::looks(max)).into()];
+        let some = self.one(Whose::Everybodys, (sql!("prune_look"), values))?;
+        prune::ripe(&some, prune, max, now)
+    }
+
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError> {
         let found = self.one(Whose::Everybodys, (sql!("block_all"), vec![]))?;
         found.iter().map(|row| rows::block(row).map(|(place, block, _)| (place, block))).collect()
@@ -496,7 +514,9 @@ impl Reading for Reader {
     }
 
     fn blob(&mut self, digest: Digest) -> Result<Option<Arc<[u8]>>, StoreError> {
-        let found = self.one(Whose::Everybodys, (sql!("blob_get"), vec![digest.0.as_slice().into()]))?;
-        found.first().map(|row| rows::get::<&[u8]>(row, 0).map(Arc::from)).transpose()
+        let name = self.vault.blob_name(&digest);
+        let found = self.one(Whose::Everybodys, (sql!("blob_get"), vec![name.as_slice().into()]))?;
+        let opened = |row| rows::opened(&self.vault, &Spot::Blob(&name), row, 0);
+        found.first().map(|row| opened(row).map(Arc::from)).transpose()
     }
 }

@@ -12,6 +12,7 @@ use pombo_kernel::time::Time;
 
 use super::reader::{stretch, unanswered};
 use super::{Postgres, rows, sql};
+use crate::vault::Spot;
 use crate::{Reported, StoreError, transition};
 
 /// A message that was sent, and what was said of it.
@@ -26,7 +27,7 @@ impl Postgres {
     /// Remembers by which id a provider will speak of a message. One that gave none costs nothing.
     pub(super) fn expect_reports(&mut self, message: &Message, receipt: &Receipt, now: Time) {
         if let Some(id) = &receipt.provider_id {
-            let hash = rows::keyed_hash(&self.secret, message.queue.channel.as_str(), id);
+            let hash = self.vault.hash(message.queue.channel.as_str(), id);
             self.writes.receipt(stretch(MessageKey::at(now)), hash, message.id.key());
         }
     }
@@ -41,8 +42,8 @@ impl Postgres {
     ) -> Result<Vec<Reported>, StoreError> {
         self.flush(now)?;
         self.begin()?;
-        let secret = self.secret;
-        let hash_of = |report: &Report| rows::keyed_hash(&secret, channel.as_str(), &report.provider_id);
+        let vault = self.vault.clone();
+        let hash_of = |report: &Report| vault.hash(channel.as_str(), &report.provider_id);
         let (keys, mut sent) = self.find_sent(reports.iter().map(hash_of).collect())?;
         let mut moved = BTreeMap::new();
         let mut answers = Vec::with_capacity(reports.len());
@@ -94,19 +95,19 @@ impl Postgres {
         let found = self.link().pipeline(steps)?;
         let [messages, steps, words] = found.as_slice() else { return Err(unanswered()) };
         for row in messages {
-            let message = Arc::new(rows::stored(row)?.message);
+            let message = Arc::new(rows::stored(&self.vault, row)?.message);
             sent.insert(message.id.key(), Sent { message, provider_id: None, word: None });
         }
         for row in steps {
             if let (Some(it), Some(State::Sent { receipt, .. })) =
-                (sent.get_mut(&rows::key(row, 18)?), rows::step(row)?.state())
+                (sent.get_mut(&rows::key(row, 18)?), rows::step(&self.vault, row)?.state())
             {
                 it.provider_id = receipt.provider_id;
             }
         }
         for row in words {
             if let Some(it) = sent.get_mut(&rows::key(row, 3)?) {
-                it.word = Some(rows::last_word(row, 0)?);
+                it.word = Some(rows::last_word(&self.vault, row)?);
             }
         }
         Ok((keys, sent))
@@ -126,7 +127,8 @@ impl Postgres {
             times.push(word.at.millis());
             states.push(i16::from(word.state.code()));
             tenants.push(message.queue.tenant.to_string());
-            details.push(word.detail.as_deref().map(rows::escaped));
+            let detail = word.detail.as_deref();
+            details.push(detail.map(|it| rows::sealed_text(&self.vault, &Spot::Detail(key), it)));
         }
         let values = vec![keys.into(), times.into(), states.into(), tenants.into(), details.into()];
         self.link().query(sql!("delivery_put"), values)?;

@@ -19,6 +19,7 @@ use crate::courses::{Courses, Placed};
 use crate::roster::{Enlisted, Recipient, Roster};
 use crate::rows::{digest, whole};
 use crate::shelf::{Doc, Shelf};
+use crate::vault::{Spot, Vault};
 
 /// How long to leave a campaign alone for which somebody else is sending just now.
 const ELSEWHERE: Span = Span::from_millis(10);
@@ -143,7 +144,7 @@ impl Postgres {
         if !alone || (locked.is_empty() && !there.is_empty()) {
             return Ok(false);
         }
-        let doc = locked.first().map(shelf::read).transpose()?;
+        let doc = locked.first().map(|row| shelf::read(&self.vault, shelf, row)).transpose()?;
         self.keep_doc(place, doc, now);
         Ok(true)
     }
@@ -191,7 +192,7 @@ impl Postgres {
             }
         }
         for row in &self.ask_one(sql!("doc_lock"), arrays(&places))? {
-            let (place, doc) = placed(row)?;
+            let (place, doc) = placed(&self.vault, row)?;
             places.remove(&place);
             self.keep_doc(place, Some(doc), now);
         }
@@ -208,7 +209,7 @@ impl Postgres {
                 self.docs.wanted = self.docs.held.keys().cloned().chain(places).collect();
                 return Err(StoreError::Again("somebody else has a document that comes before ours".into()));
             }
-            let doc = locked.first().map(shelf::read).transpose()?;
+            let doc = locked.first().map(|row| shelf::read(&self.vault, place.0, row)).transpose()?;
             self.keep_doc(place.clone(), doc, now);
         }
         Ok(())
@@ -234,7 +235,7 @@ impl Postgres {
             return Ok(());
         }
         for row in &self.link.query(sql!("doc_some"), arrays(&changed))? {
-            let (place, doc) = placed(row)?;
+            let (place, doc) = placed(&self.vault, row)?;
             self.learn_doc(&place, Some(&doc), now);
         }
         Ok(())
@@ -285,7 +286,9 @@ impl Courses for Postgres {
         from: u64,
         lines: &[Listed],
     ) -> Result<Vec<Enlisted>, StoreError> {
-        let digests: Vec<Vec<u8>> = lines.iter().map(|it| digest(&[&it.key()])).collect();
+        let vault = self.vault.clone();
+        let person = |it: &Listed| vault.person(tenant, &it.key()).into_owned();
+        let digests: Vec<Vec<u8>> = lines.iter().map(|it| digest(&[&person(it)])).collect();
         let mut asked = list(tenant, campaign);
         asked.push(digests.clone().into());
         let steps = vec![(sql!("roster_make"), list(tenant, campaign)), (sql!("recipient_known"), asked)];
@@ -301,20 +304,24 @@ impl Courses for Postgres {
                 became.push(Enlisted::Duplicate);
                 continue;
             }
-            numbers.push(whole(from + numbers.len() as u64));
+            let number = from + numbers.len() as u64;
+            numbers.push(whole(number));
             places.push(whole(listed.line));
             hashes.push(digest);
-            persons.push(rows::escaped(&listed.key()));
+            persons.push(rows::escaped(&person(listed)));
             let (address, payload, standing, reason, what) = match &listed.of {
                 Ok(person) => {
-                    let payload = person.payload.as_ref().map(|json| json.text().to_owned());
+                    let spot = Spot::Payload(tenant, campaign, number);
+                    let payload = person.payload.as_ref();
+                    let payload = payload.map(|json| rows::sealed_text(&vault, &spot, json.text()));
                     (&person.to, payload, Standing::Pending, None, Enlisted::Added)
                 }
                 Err(no) => {
                     (&no.to, None, Standing::Invalid, Some(rows::escaped(&no.reason)), Enlisted::Invalid)
                 }
             };
-            addresses.push(rows::escaped(address));
+            let spot = Spot::Address(tenant, campaign, number);
+            addresses.push(rows::escaped(&vault.seal_address(&spot, address, &listed.key())));
             payloads.push(payload);
             standings.push(i16::from(standing.code()));
             reasons.push(reason);
@@ -403,9 +410,10 @@ fn course_shelf(row: &Row, column: usize) -> Result<Shelf, StoreError> {
 }
 
 /// A document and where it is, from a row that ends with the shelf.
-fn placed(row: &Row) -> Result<(Place, Doc), StoreError> {
-    let doc = shelf::read(row)?;
-    Ok(((course_shelf(row, 8)?, doc.tenant.clone(), doc.id.clone()), doc))
+fn placed(vault: &Vault, row: &Row) -> Result<(Place, Doc), StoreError> {
+    let shelf = course_shelf(row, 8)?;
+    let doc = shelf::read(vault, shelf, row)?;
+    Ok(((shelf, doc.tenant.clone(), doc.id.clone()), doc))
 }
 
 /// Asks for a page of a list.
@@ -422,15 +430,18 @@ pub(super) fn page(roster: &Roster) -> Step {
 }
 
 /// A row: number, line, address, payload, standing, reason, message, nonce.
-pub(super) fn recipient(row: &Row) -> Result<Recipient, StoreError> {
-    let payload: Option<String> = rows::get(row, 3)?;
+pub(super) fn recipient(vault: &Vault, roster: &Roster, row: &Row) -> Result<Recipient, StoreError> {
+    let number = rows::number::<i64, u64>(row, 0)?;
+    let address = Spot::Address(&roster.tenant, &roster.campaign, number);
+    let payload = Spot::Payload(&roster.tenant, &roster.campaign, number);
+    let payload = rows::opened_text(vault, &payload, row, 3)?;
     let payload = payload.map(|text| Json::from_text(text).map_err(|error| rows::broken(row, 3, error)));
     let standing = Standing::from_code(rows::number::<i16, u8>(row, 4)?);
     let message: Option<i64> = rows::get(row, 6)?;
     Ok(Recipient {
-        number: rows::number::<i64, u64>(row, 0)?,
+        number,
         line: rows::number::<i64, u64>(row, 1)?,
-        to: rows::text(row, 2)?,
+        to: vault.open_address(&address, rows::text(row, 2)?)?,
         payload: payload.transpose()?,
         standing: standing.ok_or_else(|| rows::broken(row, 4, "no standing"))?,
         reason: rows::some_text(row, 5)?,

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::{Delivery, LastWord};
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::message::{Body, ClaimId, FailureReason, Message, Priority, Progress, QueueName};
+use pombo_kernel::message::{
+    AttemptFailure, Body, ClaimId, FailureReason, Message, Priority, Progress, QueueName,
+};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::time::{Span, Time};
 use serde::de::DeserializeOwned;
@@ -22,6 +24,7 @@ pub(super) use crate::rows::{
     CANCELLED, DISCARDED, EXPIRED, MEMBER, REPROCESSED, Round, Step, Stored, body, json, keyed_hash, members,
     push_member,
 };
+use crate::vault::{Spot, Vault};
 use crate::{Place, StoreError};
 
 /// What stands before the character that stands for another.
@@ -71,6 +74,42 @@ pub(super) fn some_text(row: &Row, column: usize) -> Result<Option<String>, Stor
     Ok(get::<Option<String>>(row, column)?.map(unescaped))
 }
 
+/// Bytes that were sealed for that place, if the store is.
+pub(super) fn opened(
+    vault: &Vault,
+    spot: &Spot<'_>,
+    row: &Row,
+    column: usize,
+) -> Result<Vec<u8>, StoreError> {
+    Ok(vault.open(spot, get(row, column)?)?.into_owned())
+}
+
+/// A text that was sealed for that place, if the store is.
+pub(super) fn opened_text(
+    vault: &Vault,
+    spot: &Spot<'_>,
+    row: &Row,
+    column: usize,
+) -> Result<Option<String>, StoreError> {
+    some_text(row, column)?.map(|text| vault.open_text(spot, text)).transpose()
+}
+
+/// A text as its column has it: sealed for that place, if the store is.
+pub(super) fn sealed_text(vault: &Vault, spot: &Spot<'_>, text: &str) -> String {
+    escaped(&vault.seal_text(spot, text))
+}
+
+/// Why an attempt of a message failed, if that step was one that did.
+pub(super) fn failure(
+    vault: &Vault,
+    (key, seq): (MessageKey, u32),
+    row: &Row,
+    column: usize,
+) -> Result<Option<AttemptFailure>, StoreError> {
+    let json = opened_text(vault, &Spot::Failure(key, seq), row, column)?;
+    json.map(|json| serde_json::from_str(&json).map_err(|error| broken(row, column, error))).transpose()
+}
+
 pub(super) fn parsed<T: DeserializeOwned>(row: &Row, column: usize) -> Result<Option<T>, StoreError> {
     let json: Option<&str> = get(row, column)?;
     json.map(|json| serde_json::from_str(json).map_err(|error| broken(row, column, error))).transpose()
@@ -117,11 +156,18 @@ pub(super) fn queue_name(row: &Row, first: usize) -> Result<QueueName, StoreErro
 
 /// A message from columns `first`..: key, nonce, priority, send_at, expires_at, ordering_key, type, template,
 /// reference, body.
-pub(super) fn message(row: &Row, first: usize, queue: Arc<QueueName>) -> Result<Message, StoreError> {
-    let stored: Body = serde_json::from_slice(get(row, first + 9)?).map_err(|e| broken(row, first + 9, e))?;
+pub(super) fn message(
+    vault: &Vault,
+    row: &Row,
+    first: usize,
+    queue: Arc<QueueName>,
+) -> Result<Message, StoreError> {
+    let id = id(row, first, first + 1)?;
+    let stored = opened(vault, &Spot::Body(id.key()), row, first + 9)?;
+    let stored: Body = serde_json::from_slice(&stored).map_err(|e| broken(row, first + 9, e))?;
     let priority = number::<i16, u8>(row, first + 2)?;
     Ok(Message {
-        id: id(row, first, first + 1)?,
+        id,
         queue,
         priority: Priority::new(priority).ok_or_else(|| broken(row, first + 2, "no priority"))?,
         send_at: some_time(row, first + 3)?,
@@ -137,16 +183,17 @@ pub(super) fn message(row: &Row, first: usize, queue: Arc<QueueName>) -> Result<
 }
 
 /// A row of `message_get`: a message, its queue, when it was first due, and its queue's names.
-pub(super) fn stored(row: &Row) -> Result<Stored, StoreError> {
+pub(super) fn stored(vault: &Vault, row: &Row) -> Result<Stored, StoreError> {
     Ok(Stored {
-        message: message(row, 0, Arc::new(queue_name(row, 12)?))?,
+        message: message(vault, row, 0, Arc::new(queue_name(row, 12)?))?,
         queue: get(row, 10)?,
         due: time(row, 11)?,
     })
 }
 
-/// A row of a message's history.
-pub(super) fn step(row: &Row) -> Result<Step, StoreError> {
+/// A row of a message's history, with its key last.
+pub(super) fn step(vault: &Vault, row: &Row) -> Result<Step, StoreError> {
+    let (key, seq) = (key(row, 18)?, number::<i32, u32>(row, 0)?);
     let reason = get::<Option<i16>>(row, 8)?.and_then(|code| u8::try_from(code).ok());
     let delay: Option<i64> = get(row, 10)?;
     Ok(Step {
@@ -157,7 +204,7 @@ pub(super) fn step(row: &Row) -> Result<Step, StoreError> {
             round: number::<i16, u16>(row, 2)?,
             attempts: number::<i16, u16>(row, 4)?,
             crashes: number::<i16, u16>(row, 5)?,
-            steps: number::<i32, u32>(row, 0)?.saturating_add(1),
+            steps: seq.saturating_add(1),
             doubtful: get(row, 16)?,
         },
         started_at: time(row, 6)?,
@@ -165,21 +212,21 @@ pub(super) fn step(row: &Row) -> Result<Step, StoreError> {
         reason: reason.and_then(FailureReason::from_code),
         next_due: some_time(row, 9)?,
         delay: delay.map(|ms| Span::from_millis(ms.unsigned_abs())),
-        failure: parsed(row, 11)?,
+        failure: failure(vault, (key, seq), row, 11)?,
         receipt: parsed(row, 12)?,
-        explanation: some_text(row, 13)?,
+        explanation: opened_text(vault, &Spot::Explanation(key, seq), row, 13)?,
         actor: some_text(row, 14)?,
         policy: some_text(row, 15)?,
     })
 }
 
-/// The furthest report on a message from columns `first`..: state, at, detail.
-pub(super) fn last_word(row: &Row, first: usize) -> Result<LastWord, StoreError> {
-    let state = Delivery::from_code(number::<i16, u8>(row, first)?);
+/// The furthest report on a message: state, at, detail, key.
+pub(super) fn last_word(vault: &Vault, row: &Row) -> Result<LastWord, StoreError> {
+    let state = Delivery::from_code(number::<i16, u8>(row, 0)?);
     Ok(LastWord {
-        state: state.ok_or_else(|| broken(row, first, "no delivery"))?,
-        at: time(row, first + 1)?,
-        detail: some_text(row, first + 2)?,
+        state: state.ok_or_else(|| broken(row, 0, "no delivery"))?,
+        at: time(row, 1)?,
+        detail: opened_text(vault, &Spot::Detail(key(row, 3)?), row, 2)?,
     })
 }
 

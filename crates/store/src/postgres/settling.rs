@@ -214,7 +214,7 @@ impl Postgres {
         }
         let mut found: HashMap<MessageKey, Waiting> = HashMap::new();
         for row in &self.ask_one(sql!("stored_some"), vec![keys.clone().into()])? {
-            let stored = rows::stored(row)?;
+            let stored = rows::stored(&self.vault, row)?;
             let last: Option<i32> = rows::get(row, 17)?;
             let (progress, outcome, next_due) = match last {
                 None => (Progress::default(), None, None),
@@ -340,7 +340,7 @@ impl Postgres {
     /// The state of a message that does not wait.
     pub(super) fn ending(&mut self, id: MessageId) -> Result<StateName, StoreError> {
         let last = self.ask_one(sql!("history_last"), vec![vec![id.key().0].into()])?;
-        let step = last.first().map(rows::step).transpose()?;
+        let step = last.first().map(|row| rows::step(&self.vault, row)).transpose()?;
         Ok(step.and_then(|step| step.ending()).unwrap_or(StateName::Sending))
     }
 

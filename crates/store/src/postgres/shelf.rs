@@ -11,6 +11,7 @@ use super::link::{Row, Step, Value};
 use super::{Postgres, rows, sql};
 use crate::StoreError;
 use crate::shelf::{Doc, Expect, Leaf, Pick, Shelf, Shelve, Shelved, Wanted, after_every_id};
+use crate::vault::Vault;
 
 impl Postgres {
     pub(super) fn shelve_one(&mut self, wish: &Shelve, now: Time) -> Result<Shelved, StoreError> {
@@ -19,14 +20,15 @@ impl Postgres {
             // What the group has made of it by now.
             self.flush(now)?;
         }
-        let changed = match change(wish, now) {
+        let changed = match change(&self.vault, wish, now) {
             Some((sql, values)) => self.ask_one(sql, values)?,
             None => Vec::new(),
         };
         let mut version = changed.first().map(|row| rows::number::<i32, u32>(row, 0)).transpose()?;
         if version.is_none() {
-            let (sql, values) = one(wish.shelf, &wish.tenant, &wish.id);
-            let found = self.ask_one(sql, values)?.first().map(read).transpose()?;
+            let (sql, values) = one(&self.vault, wish.shelf, &wish.tenant, &wish.id);
+            let found = self.ask_one(sql, values)?;
+            let found = found.first().map(|row| read(&self.vault, wish.shelf, row)).transpose()?;
             if !wish.expect.fits(found.as_ref().map(|found| found.version)) {
                 return Ok(Shelved::Conflict(found));
             }
@@ -54,8 +56,9 @@ impl Postgres {
 
 /// What makes the change and answers with its version, or with nothing if something else is there than expected. To
 /// remove nothing takes no statement.
-fn change(wish: &Shelve, now: Time) -> Option<Step> {
-    let mut values = place(wish.shelf, &wish.tenant, &wish.id);
+fn change(vault: &Vault, wish: &Shelve, now: Time) -> Option<Step> {
+    let id = vault.doc_id(wish.shelf, &wish.tenant, &wish.id);
+    let mut values = place(wish.shelf, &wish.tenant, &id);
     let Some(leaf) = &wish.leaf else {
         let version = match wish.expect {
             Expect::Nothing => return None,
@@ -70,7 +73,7 @@ fn change(wish: &Shelve, now: Time) -> Option<Step> {
         leaf.topic.as_deref().map(rows::escaped).into(),
         leaf.due.map(Time::millis).into(),
         now.millis().into(),
-        rows::escaped(&leaf.body).into(),
+        rows::escaped(&vault.seal_doc(wish.shelf, &wish.tenant, (&wish.id, &id), &leaf.body)).into(),
     ]);
     Some(match wish.expect {
         Expect::Nothing => (sql!("doc_insert"), values),
@@ -92,12 +95,12 @@ pub(super) fn numbered(version: u32) -> i32 {
 }
 
 /// Asks for a document.
-pub(super) fn one(shelf: Shelf, tenant: &Tenant, id: &str) -> Step {
-    (sql!("doc_get"), place(shelf, tenant, id))
+pub(super) fn one(vault: &Vault, shelf: Shelf, tenant: &Tenant, id: &str) -> Step {
+    (sql!("doc_get"), place(shelf, tenant, &vault.doc_id(shelf, tenant, id)))
 }
 
 /// Asks for documents. Escaping keeps the order of ids.
-pub(super) fn some(wanted: &Wanted) -> Step {
+pub(super) fn some(vault: &Vault, wanted: &Wanted) -> Step {
     let limit = i64::try_from(wanted.limit).unwrap_or(i64::MAX);
     let tenant = wanted.tenant.as_ref().map(Tenant::as_str);
     let mut values: Vec<Value> = vec![(wanted.shelf as i16).into()];
@@ -105,12 +108,12 @@ pub(super) fn some(wanted: &Wanted) -> Step {
         Pick::All { after: None } if tenant.is_none() => sql!("doc_all"),
         Pick::All { after } => {
             values.push(tenant.into());
-            values.extend(after_place(after.as_ref()));
+            values.extend(after_place(vault, wanted, after.as_ref()));
             sql!("doc_page")
         }
         Pick::Topic { topic, after } => {
             values.extend([tenant.into(), rows::escaped(topic).into()]);
-            values.extend(after_place(after.as_ref()));
+            values.extend(after_place(vault, wanted, after.as_ref()));
             sql!("doc_topic")
         }
         Pick::Due { from, until, after } => {
@@ -130,25 +133,31 @@ pub(super) fn some(wanted: &Wanted) -> Step {
 }
 
 /// The place in a shelf's order after which a page begins.
-fn after_place(after: Option<&(i64, String)>) -> [Value; 2] {
+fn after_place(vault: &Vault, wanted: &Wanted, after: Option<&(i64, String)>) -> [Value; 2] {
     match after {
-        Some((order, id)) => [(*order).into(), rows::escaped(id).into()],
+        Some((order, id)) => {
+            let tenant = wanted.tenant.as_ref();
+            let id = tenant.map_or(id.into(), |tenant| vault.doc_id(wanted.shelf, tenant, id));
+            [(*order).into(), rows::escaped(&id).into()]
+        }
         None => [i64::MAX.into(), after_every_id().into()],
     }
 }
 
 /// A row: tenant, id, version, rank, topic, due, updated_at, body.
-pub(super) fn read(row: &Row) -> Result<Doc, StoreError> {
+pub(super) fn read(vault: &Vault, shelf: Shelf, row: &Row) -> Result<Doc, StoreError> {
+    let tenant = rows::name(row, 0)?;
+    let (id, body) = vault.open_doc(shelf as u8, &tenant, rows::text(row, 1)?, rows::text(row, 7)?)?;
     Ok(Doc {
-        tenant: rows::name(row, 0)?,
-        id: rows::text(row, 1)?,
+        tenant,
+        id,
         version: rows::number::<i32, u32>(row, 2)?,
         updated_at: rows::time(row, 6)?,
         leaf: Leaf {
             order: rows::get(row, 3)?,
             topic: rows::some_text(row, 4)?,
             due: rows::some_time(row, 5)?,
-            body: rows::text(row, 7)?,
+            body,
         },
     })
 }

@@ -81,8 +81,9 @@ pub fn start(
         }
     };
     core.beside.news = Some(News::start(&driver, &target, dice, Arc::new(hear)));
-    let secret = core.secret;
-    let readers = || (0..READERS).map(|_| Reader::new(driver.clone(), target.clone(), secret)).collect();
+    let vault = core.vault.clone();
+    let readers =
+        || (0..READERS).map(|_| Reader::new(driver.clone(), target.clone(), vault.clone())).collect();
     let bell = core.bell();
     let store = Shell::start(core, clock.clone(), entropy)?;
     // Nobody else sets it, and those who were told earlier had nobody to tell.

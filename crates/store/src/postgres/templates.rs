@@ -11,6 +11,7 @@ use pombo_kernel::time::Time;
 
 use super::link::{Row, Step};
 use super::{Postgres, rows, sql};
+use crate::vault::Spot;
 use crate::{Put, Repeat, StoreError, TemplateVersion, transition};
 
 impl Postgres {
@@ -57,18 +58,23 @@ impl Postgres {
             return Ok(());
         }
         self.begin()?;
+        let named: Vec<([u8; 32], MessageKey, &Blob)> =
+            uses.iter().map(|(key, blob)| (self.vault.blob_name(&blob.digest), *key, blob)).collect();
         let mut missing: BTreeMap<&[u8], &Blob> =
-            uses.iter().map(|(_, blob)| (blob.digest.0.as_slice(), blob)).collect();
+            named.iter().map(|(name, _, blob)| (name.as_slice(), *blob)).collect();
         let digests: Vec<&[u8]> = missing.keys().copied().collect();
         for row in &self.link().query(sql!("blob_has"), vec![digests.into()])? {
             missing.remove(rows::get::<&[u8]>(row, 0)?);
         }
         let uses: BTreeSet<(&[u8], i64)> =
-            uses.iter().map(|(key, blob)| (blob.digest.0.as_slice(), key.0)).collect();
+            named.iter().map(|(name, key, _)| (name.as_slice(), key.0)).collect();
         let (digests, keys): (Vec<_>, Vec<_>) = uses.into_iter().unzip();
         let mut steps: Vec<Step> = missing
             .into_iter()
-            .map(|(digest, blob)| (sql!("blob_put"), vec![digest.into(), (&*blob.bytes).into()]))
+            .map(|(name, blob)| {
+                let bytes = self.vault.seal(&Spot::Blob(name), &*blob.bytes).into_owned();
+                (sql!("blob_put"), vec![name.into(), bytes.into()])
+            })
             .collect();
         steps.push((sql!("blob_use"), vec![digests.into(), keys.into()]));
         self.link().pipeline(steps)?;

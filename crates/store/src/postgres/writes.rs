@@ -1,6 +1,7 @@
 //! What a group writes, gathered so that each table is told once.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::{ClaimId, Draft, FailureReason, Message, Progress, QueueName};
@@ -11,10 +12,12 @@ use super::link::Step;
 use super::{rows, sql};
 use crate::board::QueueId;
 use crate::dead::Cause;
+use crate::vault::{Spot, Vault};
 use crate::{NodeId, StoreError};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Writes {
+    vault: Arc<Vault>,
     pub(super) messages: Messages,
     pub(super) history: History,
     pub(super) ready: Ready,
@@ -129,6 +132,24 @@ fn steps_of(number: u32) -> i32 {
 }
 
 impl Writes {
+    pub(super) fn new(vault: Arc<Vault>) -> Writes {
+        Writes {
+            vault,
+            messages: Messages::default(),
+            history: History::default(),
+            ready: Ready::default(),
+            claims: Claims::default(),
+            settled_claims: Vec::new(),
+            shrunk: HashMap::new(),
+            deadlines: Pairs::default(),
+            void_deadlines: Pairs::default(),
+            ordered: Ordered::default(),
+            receipts: Receipts::default(),
+            letters: Letters::default(),
+            causes: BTreeMap::new(),
+        }
+    }
+
     pub(super) fn message(
         &mut self,
         message: &Message,
@@ -153,12 +174,13 @@ impl Writes {
         into.kind.push(text(&message.body.kind));
         into.template.push(text(&message.body.template));
         into.reference.push(text(&message.body.reference));
-        into.body.push(rows::body(&draft.body)?);
+        into.body.push(rows::body(&self.vault, message.id.key(), &draft.body)?);
         Ok(())
     }
 
     pub(super) fn history(&mut self, row: &Row<'_>) {
         let text = |text: Option<&str>| text.map(rows::escaped);
+        let sealed = |spot, text: Option<&str>| text.map(|it| rows::sealed_text(&self.vault, &spot, it));
         let into = &mut self.history;
         into.key.push(row.key.0);
         into.started_at.push(row.started_at.millis());
@@ -174,9 +196,9 @@ impl Writes {
         into.reason.push(row.reason.map(|reason| i16::from(reason.code())));
         into.doubtful.push(row.progress.doubtful);
         into.tenant.push(row.tenant.as_str().to_owned());
-        into.failure.push(row.failure.clone());
+        into.failure.push(sealed(Spot::Failure(row.key, row.seq), row.failure.as_deref()));
         into.receipt.push(row.receipt.clone());
-        into.explanation.push(text(row.explanation));
+        into.explanation.push(sealed(Spot::Explanation(row.key, row.seq), row.explanation));
         into.policy.push(text(row.policy));
         let reprocessed_by = row.actor.filter(|_| row.outcome == rows::REPROCESSED);
         into.actor.push(text(row.actor.filter(|_| reprocessed_by.is_none())));
@@ -229,7 +251,7 @@ impl Writes {
         self.letters.key.push(key.0);
         self.letters.cause.push(cause.id.0);
         self.letters.tenant.push(queue.tenant.as_str().to_owned());
-        self.causes.entry(cause.id.0).or_insert_with(|| cause_row(queue, cause));
+        self.causes.entry(cause.id.0).or_insert_with(|| cause_row(&self.vault, queue, cause));
     }
 
     /// Whether rows name the audit row that they belong to.
@@ -271,8 +293,9 @@ impl Writes {
 }
 
 /// What is known of a cause: tenant, channel, category, text.
-pub(super) fn cause_row(queue: &QueueName, cause: &Cause) -> [String; 4] {
-    let (category, text) = (rows::escaped(&cause.category), rows::escaped(&cause.text));
+pub(super) fn cause_row(vault: &Vault, queue: &QueueName, cause: &Cause) -> [String; 4] {
+    let category = rows::escaped(&cause.category);
+    let text = rows::sealed_text(vault, &Spot::Cause(cause.id.0), &cause.text);
     [queue.tenant.as_str().to_owned(), queue.channel.as_str().to_owned(), category, text]
 }
 

@@ -7,7 +7,7 @@ use pombo_kernel::id::{MessageId, MessageKey};
 use rusqlite::Connection;
 
 use super::moving::{COPYING, counts, expect_store, looking, meta, open_claims, paused};
-use super::{Reader, file, rows, sql};
+use super::{Reader, file, rekeying as rekeyed, rows, sql};
 use crate::checking::{
     Checkup, Counted, Evidence, Fault, List, Place, Question, RESTORE, chain_fault, judge, unfinished_copy,
 };
@@ -15,10 +15,15 @@ use crate::core::Reading;
 use crate::home::Trail;
 use crate::moving::MoveError;
 use crate::rows::members;
+use crate::vault::{Keys, Vault, rekeying};
 use crate::{StoreError, audit, stats};
 
 /// Reads everything and changes nothing. `tell` hears what it is at.
-pub(crate) fn check(folder: &Path, tell: &mut dyn FnMut(&'static str)) -> Result<Checkup, MoveError> {
+pub(crate) fn check(
+    folder: &Path,
+    keys: Option<&Keys>,
+    tell: &mut dyn FnMut(&'static str),
+) -> Result<Checkup, MoveError> {
     expect_store(folder)?;
     let db = looking(folder)?;
     tell("pages and indexes");
@@ -30,6 +35,7 @@ pub(crate) fn check(folder: &Path, tell: &mut dyn FnMut(&'static str)) -> Result
         audit_blocks: 0,
         audit_records: 0,
         paused: None,
+        encryption: None,
         faults: Vec::new(),
     };
     // In a file whose pages are damaged, nothing else can be told from what is true.
@@ -43,10 +49,13 @@ pub(crate) fn check(folder: &Path, tell: &mut dyn FnMut(&'static str)) -> Result
             faults.push(unfinished_copy());
         } else {
             faults.extend(judge(&mut Beside(&db))?);
+            let (opened, wrong) = rekeying::check(&mut rekeyed::Beside(&db), keys, tell)?;
+            checkup.encryption = Some(opened);
+            faults.extend(wrong);
         }
         db.execute_batch("COMMIT")?;
         tell("the audit chain");
-        let verified = Reader::open(&folder.join(file::NAME), file::secret(&db)?)?.verify()?;
+        let verified = Reader::open(&folder.join(file::NAME), Vault::blind())?.verify()?;
         let audit::Verified { blocks, records, .. } = verified;
         (checkup.audit_blocks, checkup.audit_records) = (blocks, records);
         faults.extend(chain_fault(&verified));
@@ -59,7 +68,7 @@ pub(crate) fn check(folder: &Path, tell: &mut dyn FnMut(&'static str)) -> Result
 pub(crate) fn trail(folder: &Path) -> Result<Trail, MoveError> {
     expect_store(folder)?;
     let db = looking(folder)?;
-    let reader = Box::new(Reader::open(&folder.join(file::NAME), file::secret(&db)?)?);
+    let reader = Box::new(Reader::open(&folder.join(file::NAME), Vault::blind())?);
     Ok(Trail { reader, end: rows::tip(&db)? })
 }
 
@@ -102,7 +111,7 @@ impl Evidence for Beside<'_> {
     }
 
     fn id_of(&mut self, key: i64) -> Result<Option<MessageId>, StoreError> {
-        Ok(rows::stored(self.0, MessageKey(key))?.map(|stored| stored.message.id))
+        Ok(rows::head(self.0, MessageKey(key))?.map(|head| head.id))
     }
 
     fn lists(&mut self) -> Result<Vec<List>, StoreError> {
@@ -124,8 +133,8 @@ impl Evidence for Beside<'_> {
     fn places(&mut self, keys: &BTreeSet<i64>) -> Result<Vec<Place>, StoreError> {
         let mut places = Vec::new();
         for key in keys {
-            places.extend(rows::stored(self.0, MessageKey(*key))?.map(|stored| {
-                let queue = &stored.message.queue;
+            places.extend(rows::head(self.0, MessageKey(*key))?.map(|head| {
+                let queue = &head.name;
                 let [tenant, lane, channel] =
                     [queue.tenant.as_str(), queue.lane.as_str(), queue.channel.as_str()].map(str::to_owned);
                 (tenant, lane, channel)

@@ -110,7 +110,7 @@ impl Claiming for Sqlite {
             let mut found = statement.query(params![id, rank, now.millis(), most])?;
             while let Some(row) = found.next()? {
                 let steps: u32 = row.get(1)?;
-                let message = rows::message(row, 2, name.clone())?;
+                let message = rows::message(&self.file.db, row, 2, name.clone())?;
                 into.push(Head {
                     due: rows::time(row, 0)?,
                     message: Arc::new(message),
@@ -120,7 +120,7 @@ impl Claiming for Sqlite {
             }
         }
         for head in into[before..].iter_mut().filter(|head| head.progress.steps > 0) {
-            let last = self.one(sql!("history_last"), [head.message.id.key().0], rows::step)?;
+            let last = rows::last_step(&self.file.db, head.message.id.key())?;
             if let Some(last) = last {
                 (head.progress, head.after) = (last.progress, Some(last.finished_at));
             }
@@ -216,7 +216,7 @@ impl Sqlite {
                     continue;
                 }
                 let Some(stored) = rows::stored(&self.file.db, key)? else { continue };
-                let last = self.one(sql!("history_last"), [key.0], rows::step)?;
+                let last = rows::last_step(&self.file.db, key)?;
                 // Given back, and perhaps due at another time since.
                 let waits = last.as_ref().and_then(|step| step.next_due).unwrap_or(stored.due);
                 let place = params![stored.queue, rank(stored.message.priority), waits.millis(), key.0];

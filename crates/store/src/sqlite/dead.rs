@@ -6,8 +6,9 @@ use pombo_kernel::name::Tenant;
 #[cfg(feature = "planted")]
 use pombo_kernel::planted::{self, Bug};
 use pombo_kernel::time::Time;
-use rusqlite::{Connection, OptionalExtension, Row as Columns, params};
+use rusqlite::{OptionalExtension, Row as Columns, params};
 
+use super::file::Db;
 use super::rows::Round;
 use super::settling::{Found, Row};
 use super::{Order, Sqlite, rows, sql};
@@ -16,9 +17,9 @@ use crate::board::{rank, rank_of};
 use crate::core::Core as _;
 use crate::courses::Courses as _;
 use crate::dead::{Act, Cause, CauseId, Edit, Edited, Group, Hastened, Revision, Ruled, Ruling, Verdicts};
-use crate::rows::keyed_hash;
 use crate::shelf::Shelved;
 use crate::transition;
+use crate::vault::Spot;
 use crate::walls::Walls as _;
 
 /// Letters whose cause is found out at once.
@@ -166,17 +167,19 @@ impl Sqlite {
         }
         let said = serde_json::to_vec(&found.stored.message.body)
             .map_err(|error| StoreError::Broken(error.to_string()))?;
+        let said = self.file.db.vault.seal(&Spot::Revision(key, version), said);
         let steps = found.progress().steps;
         self.write(
             sql!("revision_insert"),
-            params![key.0, version, steps, now.millis(), edit.by.0, edit.note, said],
+            params![key.0, version, steps, now.millis(), edit.by.0, edit.note, &*said],
         )?;
         let (queue, name) = self.queue(&edit.queue)?;
-        let recipient = keyed_hash(&self.secret, name.tenant.as_str(), &edit.body.to);
+        let recipient = self.file.db.vault.hash(name.tenant.as_str(), &edit.body.to);
         let body = &edit.body;
+        let sealed = rows::body(&self.file.db.vault, key, body)?;
         self.write(
             sql!("message_edit"),
-            params![key.0, queue, body.kind, body.template, body.reference, recipient, rows::body(body)?],
+            params![key.0, queue, body.kind, body.template, body.reference, recipient, sealed],
         )?;
         self.put_blobs(key, &edit.blobs)?;
         let reason = reason_of(&found);
@@ -198,7 +201,7 @@ fn reason_of(found: &Found) -> FailureReason {
 
 /// The cause of a letter whose last failure stands in its history.
 fn cause_from(
-    db: &Connection,
+    db: &Db,
     queue: &QueueName,
     reason: FailureReason,
     key: MessageKey,
@@ -211,20 +214,20 @@ fn cause_from(
 }
 
 /// One more letter has that cause.
-fn file_letter(db: &Connection, queue: &QueueName, cause: &Cause) -> Result<(), StoreError> {
+fn file_letter(db: &Db, queue: &QueueName, cause: &Cause) -> Result<(), StoreError> {
     let (tenant, channel) = (queue.tenant.as_str(), queue.channel.as_str());
     db.prepare_cached(sql!("cause_add"))?.execute(params![
         cause.id.0,
         tenant,
         channel,
         cause.category,
-        cause.text
+        db.vault.seal_text(&Spot::Cause(cause.id.0), &cause.text)
     ])?;
     Ok(())
 }
 
 /// Finds out the causes of letters that were dead before causes were kept.
-pub(super) fn sort_unsorted(db: &Connection) -> Result<(), StoreError> {
+pub(super) fn sort_unsorted(db: &Db) -> Result<(), StoreError> {
     loop {
         let most = i64::try_from(SORT_AT_ONCE).unwrap_or(i64::MAX);
         let some = rows::all(db, sql!("dead_unsorted"), [most], |row| Ok(MessageKey(row.get(0)?)))?;
@@ -244,43 +247,40 @@ pub(super) fn sort_unsorted(db: &Connection) -> Result<(), StoreError> {
 }
 
 /// The last version that was replaced, and at which step, if there was any.
-fn last_revision(db: &Connection, key: MessageKey) -> Result<Option<(u32, u32)>, StoreError> {
+fn last_revision(db: &Db, key: MessageKey) -> Result<Option<(u32, u32)>, StoreError> {
     let read = |row: &Columns<'_>| Ok((row.get(0)?, row.get(1)?));
     Ok(db.prepare_cached(sql!("revision_last"))?.query_row([key.0], read).optional()?)
 }
 
 /// The version that a message is.
-pub(super) fn version(db: &Connection, key: MessageKey) -> Result<u32, StoreError> {
+pub(super) fn version(db: &Db, key: MessageKey) -> Result<u32, StoreError> {
     Ok(last_revision(db, key)?.map_or(1, |(version, _)| version.saturating_add(1)))
 }
 
-pub(super) fn revisions(
-    db: &Connection,
-    tenant: &Tenant,
-    id: MessageId,
-) -> Result<Vec<Revision>, StoreError> {
+pub(super) fn revisions(db: &Db, tenant: &Tenant, id: MessageId) -> Result<Vec<Revision>, StoreError> {
     let place = params![id.key().0, id.nonce(), tenant.as_str()];
     rows::all(db, sql!("revision_of"), place, |row| {
-        let body = serde_json::from_slice(row.get_ref(4)?.as_blob()?);
+        let version = row.get(0)?;
+        let body = rows::opened(db, &Spot::Revision(id.key(), version), row, 4)?;
         Ok(Revision {
-            version: row.get(0)?,
+            version,
             replaced_at: rows::time(row, 1)?,
             by: Actor(row.get(2)?),
             note: row.get(3)?,
-            body: body.map_err(|error| rows::broken(4, error))?,
+            body: serde_json::from_slice(&body).map_err(|error| rows::broken(4, error))?,
         })
     })
 }
 
-pub(super) fn groups(db: &Connection, tenant: &Tenant, limit: usize) -> Result<Vec<Group>, StoreError> {
+pub(super) fn groups(db: &Db, tenant: &Tenant, limit: usize) -> Result<Vec<Group>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     rows::all(db, sql!("cause_groups"), params![tenant.as_str(), limit], |row| {
-        let count: i64 = row.get(4)?;
+        let (id, count): (i64, i64) = (row.get(0)?, row.get(4)?);
         Ok(Group {
-            id: CauseId(row.get(0)?),
+            id: CauseId(id),
             channel: rows::name(row, 1)?,
             category: row.get(2)?,
-            text: row.get(3)?,
+            text: rows::opened_text(db, &Spot::Cause(id), row, 3)?.unwrap_or_default(),
             count: count.unsigned_abs(),
             newest: rows::id(row, 5, 6)?,
             last_at: rows::time(row, 7)?,

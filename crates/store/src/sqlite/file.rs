@@ -6,21 +6,25 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi, params};
 
+use super::moving::{self, meta};
 use super::{dead, sql, stats};
 use crate::StoreError;
+use crate::vault::opening::{KEYS, Lock as VaultLock, REKEY, SECRET};
+use crate::vault::{Keys, Vault};
 
 /// Each entry brings the schema from its index to the next number.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     sql!("migrations/0001"),
     sql!("migrations/0002"),
     sql!("migrations/0003"),
     sql!("migrations/0004"),
     sql!("migrations/0005"),
     sql!("migrations/0006"),
+    sql!("migrations/0007"),
 ];
 
 /// The schema that this version works with.
-pub(super) const SCHEMA: u32 = 6;
+pub(super) const SCHEMA: u32 = 7;
 
 /// The first schema that counts what waits.
 const WITH_DEPTHS: usize = 6;
@@ -37,11 +41,37 @@ const SQLITE_MIN: i32 = 3_051_003;
 
 #[derive(Debug)]
 pub(super) struct File {
-    pub(super) db: Connection,
+    pub(super) db: Db,
     path: PathBuf,
     writing: bool,
     /// Held for as long as the process owns the folder, and let go after the connection.
     _lock: Lock,
+}
+
+/// A connection, and how what is personal is read and written through it.
+#[derive(Debug)]
+pub(super) struct Db {
+    connection: Connection,
+    pub(super) vault: Vault,
+}
+
+impl Db {
+    pub(super) fn new(connection: Connection, vault: Vault) -> Db {
+        Db { connection, vault }
+    }
+}
+
+/// What the store says of its vault.
+pub(super) fn vault_lock(db: &Connection) -> Result<VaultLock, StoreError> {
+    let secret = meta(db, SECRET)?.unwrap_or_default();
+    Ok(VaultLock { secret, keys: meta(db, KEYS)?, rekey: meta(db, REKEY)? })
+}
+
+impl std::ops::Deref for Db {
+    type Target = Connection;
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
 }
 
 /// A folder that is ours. It is given up in so many words: a child that another thread is starting just then has the
@@ -56,7 +86,8 @@ impl Drop for Lock {
 }
 
 impl File {
-    pub(super) fn open(folder: &Path, fresh_secret: &[u8; 32]) -> Result<File, StoreError> {
+    /// Opens the file and brings it up to date. What is personal can be read after [`unlock`](File::unlock).
+    pub(super) fn open(folder: &Path, fresh_secret: &[u8]) -> Result<File, StoreError> {
         if rusqlite::version_number() < SQLITE_MIN {
             return Err(StoreError::Unavailable(format!("SQLite {} is too old", rusqlite::version())));
         }
@@ -68,8 +99,8 @@ impl File {
             ))
         })?;
         let path = folder.join(NAME);
-        let mut db = connect(&path)?;
-        migrate(&mut db, fresh_secret)?;
+        let db = Db::new(connect(&path)?, Vault::blind());
+        migrate(&db, fresh_secret)?;
         Ok(File { db, path, writing: false, _lock: lock })
     }
 
@@ -77,9 +108,20 @@ impl File {
         &self.path
     }
 
-    /// The key of this store's recipient hashes.
-    pub(super) fn secret(&self) -> Result<[u8; 32], StoreError> {
-        secret(&self.db)
+    /// Sees to it that these keys are the store's, or that none are needed. `fresh` is the secret of a store that is
+    /// empty so far, and is sealed from now on.
+    pub(super) fn unlock(&mut self, keys: Option<&Keys>, fresh: &[u8; 32]) -> Result<(), StoreError> {
+        let is_empty = || Ok(moving::counts(&self.db)?.iter().all(|(_, count)| *count == 0));
+        let (vault, notes) = vault_lock(&self.db)?.serve(keys, is_empty, fresh)?;
+        if !notes.is_empty() {
+            self.begin()?;
+            for (name, value) in notes {
+                self.db.execute(sql!("meta_put"), params![name, value])?;
+            }
+            self.commit()?;
+        }
+        self.db.vault = vault;
+        Ok(())
     }
 
     pub(super) fn writing(&self) -> bool {
@@ -104,7 +146,7 @@ impl File {
 
     /// Drops the connection, and with it whatever was not committed, and connects anew.
     pub(super) fn reopen(&mut self) -> Result<(), StoreError> {
-        self.db = connect(&self.path)?;
+        self.db.connection = connect(&self.path)?;
         self.writing = false;
         Ok(())
     }
@@ -127,11 +169,6 @@ pub(super) fn lock(folder: &Path) -> Result<Option<Lock>, StoreError> {
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(unavailable(folder, "cannot lock", &error)),
     }
-}
-
-pub(super) fn secret(db: &Connection) -> Result<[u8; 32], StoreError> {
-    let secret: Vec<u8> = db.query_row(sql!("meta_get"), ["secret"], |row| row.get(0))?;
-    secret.try_into().map_err(|_| StoreError::Broken("the store's secret has a wrong length".into()))
 }
 
 /// Makes the folder, if need be, for nobody else to look into: it will hold what people write to each other.
@@ -173,8 +210,19 @@ fn synchronous() -> String {
 }
 
 /// Brings the schema up to date in one transaction: a crash on the way leaves the old one.
-fn migrate(db: &mut Connection, fresh_secret: &[u8; 32]) -> Result<(), StoreError> {
-    let txn = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+fn migrate(db: &Db, fresh_secret: &[u8]) -> Result<(), StoreError> {
+    db.execute_batch("BEGIN IMMEDIATE")?;
+    let done = bring_up(db, fresh_secret);
+    match done {
+        Ok(()) => Ok(db.execute_batch("COMMIT")?),
+        Err(error) => {
+            let _ = db.execute_batch("ROLLBACK");
+            Err(error)
+        }
+    }
+}
+
+fn bring_up(txn: &Db, fresh_secret: &[u8]) -> Result<(), StoreError> {
     let version: u32 = txn.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let version = version as usize;
     if version > MIGRATIONS.len() {
@@ -191,14 +239,14 @@ fn migrate(db: &mut Connection, fresh_secret: &[u8; 32]) -> Result<(), StoreErro
     for migration in &MIGRATIONS[version..] {
         txn.execute_batch(migration)?;
     }
-    dead::sort_unsorted(&txn)?;
+    dead::sort_unsorted(txn)?;
     if version < WITH_DEPTHS {
-        stats::count_waiting(&txn)?;
+        stats::count_waiting(txn)?;
     }
     txn.pragma_update(None, "user_version", u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX))?;
     txn.pragma_update(None, "application_id", APPLICATION_ID)?;
-    txn.execute(sql!("meta_first"), params!["secret", fresh_secret.as_slice()])?;
-    Ok(txn.commit()?)
+    txn.execute(sql!("meta_first"), params![SECRET, fresh_secret])?;
+    Ok(())
 }
 
 impl From<rusqlite::Error> for StoreError {

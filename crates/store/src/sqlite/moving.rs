@@ -17,6 +17,8 @@ use crate::moving::{
     Cell, Cursor, MoveError, PIECE_BYTES, PIECE_ROWS, Piece, Progress, Row, Source, Table, Target, UNFINISHED,
 };
 use crate::rows::{members, push_member};
+use crate::vault::Vault;
+use crate::vault::opening::Lock as VaultLock;
 use crate::{Pause, StoreError};
 
 /// Names in `meta`.
@@ -195,6 +197,29 @@ impl FolderSource {
     }
 }
 
+/// The rows of a table after a key, as many as make a piece.
+pub(super) fn piece(db: &Connection, table: Table, after: Option<&Cursor>) -> Result<Piece, StoreError> {
+    let Way { read, start, .. } = way(table);
+    let key = after.map_or(start, Vec::as_slice);
+    let limit = Cell::Number(i64::try_from(PIECE_ROWS).unwrap_or(i64::MAX));
+    let mut statement = db.prepare_cached(read)?;
+    let columns = statement.column_count();
+    let mut found = statement.query(params_from_iter(key.iter().chain([&limit])))?;
+    let mut piece = Piece::default();
+    let mut weight = 0;
+    while weight < PIECE_BYTES {
+        let Some(row) = found.next()? else { break };
+        let cells = |range: std::ops::Range<usize>| -> Result<Row, StoreError> {
+            range.map(|column| cell(row, column)).collect()
+        };
+        piece.cursor = Some(cells(0..start.len())?);
+        let row = cells(start.len()..columns)?;
+        weight += row.iter().map(Cell::weight).sum::<usize>();
+        piece.rows.push(row);
+    }
+    Ok(piece)
+}
+
 /// The journal without what is settled, given back or claimed again since.
 pub(super) fn open_claims(db: &Connection) -> Result<Vec<Row>, StoreError> {
     let journal = rows::journal(db)?;
@@ -202,9 +227,8 @@ pub(super) fn open_claims(db: &Connection) -> Result<Vec<Row>, StoreError> {
     for (claim, _, _, list) in &journal {
         for (key, _, steps) in members(list) {
             let settled = db.prepare_cached(sql!("history_has"))?.exists(params![key.0, steps])?;
-            let Some(stored) = rows::stored(db, key)?.filter(|_| !settled) else { continue };
-            let due = rows::last_step(db, key)?.and_then(|step| step.next_due).unwrap_or(stored.due);
-            let place = params![stored.queue, rank(stored.message.priority), due.millis(), key.0];
+            let Some(head) = rows::head(db, key)?.filter(|_| !settled) else { continue };
+            let place = params![head.queue, rank(head.priority), head.due.millis(), key.0];
             if !db.prepare_cached(sql!("ready_has"))?.exists(place)? {
                 holder.insert(key, *claim);
             }
@@ -225,8 +249,8 @@ pub(super) fn open_claims(db: &Connection) -> Result<Vec<Row>, StoreError> {
 }
 
 impl Source for FolderSource {
-    fn secret(&mut self) -> Result<[u8; 32], StoreError> {
-        file::secret(&self.db)
+    fn lock(&mut self) -> Result<VaultLock, StoreError> {
+        file::vault_lock(&self.db)
     }
 
     fn tip(&mut self) -> Result<Tip, StoreError> {
@@ -253,25 +277,7 @@ impl Source for FolderSource {
             let cursor = rows.last().and_then(|row| row.first()).map(|id| vec![id.clone()]);
             return Ok(Piece { rows, cursor });
         }
-        let Way { read, start, .. } = way(table);
-        let key = after.map_or(start, Vec::as_slice);
-        let limit = Cell::Number(i64::try_from(PIECE_ROWS).unwrap_or(i64::MAX));
-        let mut statement = self.db.prepare_cached(read)?;
-        let columns = statement.column_count();
-        let mut found = statement.query(params_from_iter(key.iter().chain([&limit])))?;
-        let mut piece = Piece::default();
-        let mut weight = 0;
-        while weight < PIECE_BYTES {
-            let Some(row) = found.next()? else { break };
-            let cells = |range: std::ops::Range<usize>| -> Result<Row, StoreError> {
-                range.map(|column| cell(row, column)).collect()
-            };
-            piece.cursor = Some(cells(0..start.len())?);
-            let row = cells(start.len()..columns)?;
-            weight += row.iter().map(Cell::weight).sum::<usize>();
-            piece.rows.push(row);
-        }
-        Ok(piece)
+        piece(&self.db, table, after)
     }
 
     /// The folder is locked.
@@ -304,7 +310,7 @@ impl FolderTarget {
         Ok(target)
     }
 
-    fn open_file(&mut self, secret: &[u8; 32]) -> Result<(), StoreError> {
+    fn open_file(&mut self, secret: &[u8]) -> Result<(), StoreError> {
         let file = File::open(&self.folder, secret)?;
         self.slice = Slice::of(&file.db)?;
         self.file = Some(file);
@@ -327,13 +333,15 @@ impl Target for FolderTarget {
         self.file.as_ref().map_or(Ok(Vec::new()), |file| counts(&file.db))
     }
 
-    fn begin(&mut self, secret: &[u8; 32], first: &Progress) -> Result<(), StoreError> {
+    fn begin(&mut self, lock: &VaultLock, first: &Progress) -> Result<(), StoreError> {
         if self.file.is_none() {
-            self.open_file(secret)?;
+            self.open_file(&lock.secret)?;
         }
         let file = self.file()?;
         file.begin()?;
-        file.db.execute(sql!("meta_put"), params!["secret", secret.as_slice()])?;
+        for (name, value) in lock.notes() {
+            file.db.execute(sql!("meta_put"), params![name, value])?;
+        }
         put_progress(&file.db, first)?;
         file.commit()
     }
@@ -366,7 +374,7 @@ impl Target for FolderTarget {
     fn verify(&mut self) -> Result<(Tip, Verified), StoreError> {
         let file = self.file()?;
         let tip = rows::tip(&file.db)?;
-        let mut reader = super::Reader::open(file.path(), file.secret()?)?;
+        let mut reader = super::Reader::open(file.path(), Vault::blind())?;
         Ok((tip, reader.verify()?))
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::LastWord;
+use pombo_kernel::erasure::{Bookmark, Seeker};
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Idempotency, Progress, State, StateName};
 use pombo_kernel::name::{ChannelName, TemplateName, Tenant};
@@ -13,14 +14,18 @@ use pombo_kernel::time::Time;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
+use super::file::Db;
 use super::rows::{self, Step, Stored};
-use super::{dead, keyed_hash, moving, roster, shelf, sql, stats, templates};
+use super::{dead, erase, moving, prune, roster, shelf, sql, stats, templates};
 use crate::audit::{self, Record};
 use crate::board::{QueueId, TRIED, rank};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
+use crate::erase::Sought;
+use crate::prune::{Prune, Ripe};
 use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
+use crate::vault::Vault;
 use crate::{
     Backlog, Filter, Line, Measured, PAGE_SCAN, Page, Pause, Place, StatsWanted, StoreError, Story, Tally,
     TemplateVersion,
@@ -28,18 +33,17 @@ use crate::{
 
 #[derive(Debug)]
 pub struct Reader {
-    db: Connection,
-    secret: [u8; 32],
+    db: Db,
 }
 
 impl Reader {
-    pub(super) fn open(path: &Path, secret: [u8; 32]) -> Result<Reader, StoreError> {
+    pub(super) fn open(path: &Path, vault: Vault) -> Result<Reader, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags)?;
         db.set_prepared_statement_cache_capacity(64);
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         db.execute_batch("PRAGMA cache_size = -4096; PRAGMA busy_timeout = 2000; PRAGMA query_only = ON;")?;
-        Ok(Reader { db, secret })
+        Ok(Reader { db: Db::new(db, vault) })
     }
 
     /// Reads with one view of the file, whatever the writer does meanwhile.
@@ -152,7 +156,7 @@ impl Reader {
         let keys = if let Some(reference) = &filter.reference {
             read(sql!("page_by_reference"), &[&before.0, &since.0, &most, reference])?
         } else if let Some(recipient) = &filter.recipient {
-            let hash = keyed_hash(&self.secret, filter.tenant.as_str(), recipient);
+            let hash = self.db.vault.hash(filter.tenant.as_str(), recipient);
             let newest: Option<i64> =
                 self.db.prepare_cached(sql!("slice_newest"))?.query_row([], |row| row.get(0))?;
             let mut keys = Vec::new();
@@ -304,6 +308,10 @@ impl Reading for Reader {
         roster::page(&self.db, roster)
     }
 
+    fn seek(&mut self, seeker: &Seeker, from: Bookmark, max: usize) -> Result<Sought, StoreError> {
+        erase::seek(&self.db, seeker, from, max)
+    }
+
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError> {
         stats::tallies(&self.db)
     }
@@ -339,6 +347,10 @@ impl Reading for Reader {
 
     fn paused(&mut self) -> Result<Option<Pause>, StoreError> {
         moving::paused(&self.db)
+    }
+
+    fn ripe(&mut self, prune: &Prune, max: usize, now: Time) -> Result<Ripe, StoreError> {
+        prune::ripe(&self.db, prune, max, now)
     }
 
     fn blocks(&mut self) -> Result<Vec<(Place, Block)>, StoreError> {

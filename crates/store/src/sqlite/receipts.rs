@@ -8,8 +8,9 @@ use pombo_kernel::reply::Receipt;
 use pombo_kernel::time::Time;
 use rusqlite::params;
 
-use super::{Sqlite, keyed_hash, rows, sql};
+use super::{Sqlite, rows, sql};
 use crate::transition;
+use crate::vault::Spot;
 use crate::walls::Walls;
 use crate::{Reported, StoreError};
 
@@ -17,7 +18,7 @@ impl Sqlite {
     /// Remembers by which id a provider will speak of a message. One that gave none costs nothing.
     pub(super) fn expect_reports(&mut self, message: &Message, receipt: &Receipt) -> Result<(), StoreError> {
         if let Some(id) = &receipt.provider_id {
-            let hash = keyed_hash(&self.secret, message.queue.channel.as_str(), id);
+            let hash = self.file.db.vault.hash(message.queue.channel.as_str(), id);
             let slice = self.slice;
             self.write(sql!("receipt_put"), params![slice, hash, message.id.key().0])?;
         }
@@ -37,7 +38,9 @@ impl Sqlite {
         let from = rows::delivery(&self.file.db, key)?.map(|word| word.state);
         let Some(word) = report.beyond(from, now) else { return Ok(Reported::Kept) };
         let to = word.state;
-        self.write(sql!("delivery_put"), params![key.0, to.code(), word.at.millis(), word.detail])?;
+        let vault = &self.file.db.vault;
+        let detail = word.detail.as_deref().map(|it| vault.seal_text(&Spot::Detail(key), it).into_owned());
+        self.write(sql!("delivery_put"), params![key.0, to.code(), word.at.millis(), detail])?;
         self.record(transition::reported(&message, from, &word, now));
         self.ledger.reported(&message.queue, to);
         Ok(Reported::Moved { id: message.id, from, to })
@@ -45,7 +48,7 @@ impl Sqlite {
 
     /// The message that a provider means by an id: most are recent, so the newest slice is looked into first.
     fn message_of(&self, channel: &ChannelName, id: &str) -> Result<Option<Message>, StoreError> {
-        let hash = keyed_hash(&self.secret, channel.as_str(), id);
+        let hash = self.file.db.vault.hash(channel.as_str(), id);
         for slice in (0..=self.slice).rev() {
             let found = self.one(sql!("receipt_find"), params![slice, hash], |row| row.get(0))?;
             if let Some(key) = found.map(MessageKey) {

@@ -6,12 +6,14 @@ use pombo_kernel::message::{Json, Message};
 use pombo_kernel::name::{CampaignName, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::file::Db;
 use super::{Sqlite, rows, shelf, sql};
 use crate::StoreError;
 use crate::courses::{Courses, Placed};
 use crate::roster::{Enlisted, Recipient, Roster};
 use crate::rows::whole;
 use crate::shelf::{Doc, Shelf};
+use crate::vault::Spot;
 
 impl Courses for Sqlite {
     fn locked_doc(&mut self, shelf: Shelf, tenant: &Tenant, id: &str) -> Result<Option<Doc>, StoreError> {
@@ -44,7 +46,12 @@ impl Courses for Sqlite {
                 Err(no) => (&no.to, None, Standing::Invalid, Some(&no.reason)),
             };
             let (number_now, line, standing) = (whole(number), whole(listed.line), standing.code());
-            let values = params![list, number_now, line, to, listed.key(), payload, standing, reason];
+            let (vault, key) = (&self.file.db.vault, listed.key());
+            let to = vault.seal_address(&Spot::Address(tenant, campaign, number), to, &key).into_owned();
+            let spot = Spot::Payload(tenant, campaign, number);
+            let payload = payload.map(|text| vault.seal_text(&spot, text).into_owned());
+            let person = vault.person(tenant, &key).into_owned();
+            let values = params![list, number_now, line, to, person, payload, standing, reason];
             let inserted = self.write(sql!("recipient_insert"), values)?;
             became.push(match (inserted, &listed.of) {
                 (0, _) => Enlisted::Duplicate,
@@ -121,18 +128,22 @@ fn find(db: &Connection, tenant: &Tenant, campaign: &CampaignName) -> Result<Opt
 }
 
 /// number, line, address, payload, standing, reason, message, nonce
-fn read(row: &Row<'_>) -> rusqlite::Result<Recipient> {
+fn read(db: &Db, roster: &Roster, row: &Row<'_>) -> rusqlite::Result<Recipient> {
     let wrong = |column| rusqlite::Error::IntegralValueOutOfRange(column, 0);
-    let payload: Option<String> = row.get(3)?;
+    let number = row.get::<_, i64>(0)?.unsigned_abs();
+    let address = Spot::Address(&roster.tenant, &roster.campaign, number);
+    let to = db.vault.open_address(&address, row.get(2)?).map_err(|error| rows::broken(2, error))?;
+    let payload = Spot::Payload(&roster.tenant, &roster.campaign, number);
+    let payload = rows::opened_text(db, &payload, row, 3)?;
     let payload = payload.map(|text| Json::from_text(text).map_err(|_| wrong(3))).transpose()?;
     let message = match (row.get(6)?, row.get(7)?) {
         (Some(key), Some(nonce)) => Some(MessageId::new(MessageKey(key), nonce)),
         _ => None,
     };
     Ok(Recipient {
-        number: row.get::<_, i64>(0)?.unsigned_abs(),
+        number,
         line: row.get::<_, i64>(1)?.unsigned_abs(),
-        to: row.get(2)?,
+        to,
         payload,
         standing: Standing::from_code(row.get(4)?).ok_or_else(|| wrong(4))?,
         reason: row.get(5)?,
@@ -140,7 +151,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Recipient> {
     })
 }
 
-pub(super) fn page(db: &Connection, roster: &Roster) -> Result<Vec<Recipient>, StoreError> {
+pub(super) fn page(db: &Db, roster: &Roster) -> Result<Vec<Recipient>, StoreError> {
+    let read = |row: &Row<'_>| read(db, roster, row);
     let Some(list) = find(db, &roster.tenant, &roster.campaign)? else { return Ok(Vec::new()) };
     let (after, limit) = (whole(roster.after), i64::try_from(roster.limit).unwrap_or(i64::MAX));
     match roster.standing {

@@ -11,6 +11,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 
+use super::file::Db;
 use super::sql;
 use crate::audit::{Block as AuditBlock, PIECE_BYTES, Tip};
 use crate::board::QueueId;
@@ -18,11 +19,29 @@ pub(super) use crate::rows::{
     CANCELLED, DISCARDED, EXPIRED, Ending, MEMBER, REPROCESSED, Round, Step, Stored, body, json, members,
     push_member,
 };
+use crate::vault::Spot;
 use crate::{NodeId, Place, StoreError};
 
 /// A value in a row that cannot be: the file is not what we wrote.
 pub(super) fn broken(column: usize, what: impl std::fmt::Display) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, what.to_string().into())
+}
+
+/// Bytes that were sealed for that place, if the store is.
+pub(super) fn opened(db: &Db, spot: &Spot<'_>, row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<u8>> {
+    let bytes = row.get_ref(column)?.as_blob()?;
+    Ok(db.vault.open(spot, bytes).map_err(|error| broken(column, error))?.into_owned())
+}
+
+/// A text that was sealed for that place, if the store is.
+pub(super) fn opened_text(
+    db: &Db,
+    spot: &Spot<'_>,
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<Option<String>> {
+    let text: Option<String> = row.get(column)?;
+    text.map(|text| db.vault.open_text(spot, text).map_err(|error| broken(column, error))).transpose()
 }
 
 pub(super) fn parsed<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
@@ -62,11 +81,17 @@ fn queue_name(row: &Row<'_>, first: usize) -> rusqlite::Result<QueueName> {
 
 /// A message from columns `first`..: key, nonce, priority, send_at, expires_at, ordering_key, type, template,
 /// reference, body.
-pub(super) fn message(row: &Row<'_>, first: usize, queue: Arc<QueueName>) -> rusqlite::Result<Message> {
-    let stored: Body =
-        serde_json::from_slice(row.get_ref(first + 9)?.as_blob()?).map_err(|e| broken(first + 9, e))?;
+pub(super) fn message(
+    db: &Db,
+    row: &Row<'_>,
+    first: usize,
+    queue: Arc<QueueName>,
+) -> rusqlite::Result<Message> {
+    let id = id(row, first, first + 1)?;
+    let stored = opened(db, &Spot::Body(id.key()), row, first + 9)?;
+    let stored: Body = serde_json::from_slice(&stored).map_err(|e| broken(first + 9, e))?;
     Ok(Message {
-        id: id(row, first, first + 1)?,
+        id,
         queue,
         priority: Priority::new(row.get(first + 2)?).ok_or_else(|| broken(first + 2, "priority"))?,
         send_at: some_time(row, first + 3)?,
@@ -81,11 +106,11 @@ pub(super) fn message(row: &Row<'_>, first: usize, queue: Arc<QueueName>) -> rus
     })
 }
 
-pub(super) fn stored(db: &Connection, key: MessageKey) -> Result<Option<Stored>, StoreError> {
+pub(super) fn stored(db: &Db, key: MessageKey) -> Result<Option<Stored>, StoreError> {
     let mut statement = db.prepare_cached(sql!("message_get"))?;
     let read = |row: &Row<'_>| {
         Ok(Stored {
-            message: message(row, 0, Arc::new(queue_name(row, 12)?))?,
+            message: message(db, row, 0, Arc::new(queue_name(row, 12)?))?,
             queue: row.get(10)?,
             due: time(row, 11)?,
         })
@@ -93,8 +118,35 @@ pub(super) fn stored(db: &Connection, key: MessageKey) -> Result<Option<Stored>,
     Ok(statement.query_row([key.0], read).optional()?)
 }
 
-pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<Step> {
+/// Where a message belongs, without what it says: that may be sealed.
+pub(super) struct Head {
+    pub(super) id: MessageId,
+    pub(super) queue: QueueId,
+    pub(super) name: QueueName,
+    pub(super) priority: Priority,
+    /// When it is due, if it waits.
+    pub(super) due: Time,
+}
+
+pub(super) fn head(db: &Connection, key: MessageKey) -> Result<Option<Head>, StoreError> {
+    let last = |row: &Row<'_>| some_time(row, 9);
+    let later = db.prepare_cached(sql!("history_last"))?.query_row([key.0], last).optional()?.flatten();
+    let read = |row: &Row<'_>| {
+        Ok(Head {
+            id: id(row, 0, 1)?,
+            queue: row.get(10)?,
+            name: queue_name(row, 12)?,
+            priority: Priority::new(row.get(2)?).ok_or_else(|| broken(2, "priority"))?,
+            due: later.map_or_else(|| time(row, 11), Ok)?,
+        })
+    };
+    Ok(db.prepare_cached(sql!("message_get"))?.query_row([key.0], read).optional()?)
+}
+
+pub(super) fn step(db: &Db, key: MessageKey, row: &Row<'_>) -> rusqlite::Result<Step> {
     let seq: u32 = row.get(0)?;
+    let failure = opened_text(db, &Spot::Failure(key, seq), row, 11)?;
+    let failure = failure.map(|text| serde_json::from_str(&text).map_err(|error| broken(11, error)));
     let reason: Option<u8> = row.get(8)?;
     let delay: Option<i64> = row.get(10)?;
     Ok(Step {
@@ -113,9 +165,9 @@ pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<Step> {
         reason: reason.and_then(FailureReason::from_code),
         next_due: some_time(row, 9)?,
         delay: delay.map(|ms| Span::from_millis(ms.unsigned_abs())),
-        failure: parsed(row, 11)?,
+        failure: failure.transpose()?,
         receipt: parsed(row, 12)?,
-        explanation: row.get(13)?,
+        explanation: opened_text(db, &Spot::Explanation(key, seq), row, 13)?,
         actor: row.get(14)?,
         policy: row.get(15)?,
     })
@@ -132,19 +184,20 @@ pub(super) fn all<T>(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn history(db: &Connection, key: MessageKey) -> Result<Vec<Step>, StoreError> {
-    all(db, sql!("history_of"), [key.0], step)
+pub(super) fn history(db: &Db, key: MessageKey) -> Result<Vec<Step>, StoreError> {
+    all(db, sql!("history_of"), [key.0], |row| step(db, key, row))
 }
 
-pub(super) fn last_step(db: &Connection, key: MessageKey) -> Result<Option<Step>, StoreError> {
-    Ok(db.prepare_cached(sql!("history_last"))?.query_row([key.0], step).optional()?)
+pub(super) fn last_step(db: &Db, key: MessageKey) -> Result<Option<Step>, StoreError> {
+    let mut statement = db.prepare_cached(sql!("history_last"))?;
+    Ok(statement.query_row([key.0], |row| step(db, key, row)).optional()?)
 }
 
 /// The furthest report on a message.
-pub(super) fn delivery(db: &Connection, key: MessageKey) -> Result<Option<LastWord>, StoreError> {
+pub(super) fn delivery(db: &Db, key: MessageKey) -> Result<Option<LastWord>, StoreError> {
     let read = |row: &Row<'_>| {
         let state = Delivery::from_code(row.get(0)?).ok_or_else(|| broken(0, "delivery"))?;
-        Ok(LastWord { state, at: time(row, 1)?, detail: row.get(2)? })
+        Ok(LastWord { state, at: time(row, 1)?, detail: opened_text(db, &Spot::Detail(key), row, 2)? })
     };
     Ok(db.prepare_cached(sql!("delivery_get"))?.query_row([key.0], read).optional()?)
 }

@@ -18,6 +18,7 @@ use crate::roster::left_out;
 use crate::stats::Course;
 use crate::traffic::places;
 use crate::transition;
+use crate::vault::Spot;
 use crate::walls::Walls;
 use crate::{Cancelled, Settled, Settlement, StoreError};
 
@@ -95,6 +96,13 @@ impl Sqlite {
 
     pub(super) fn append(&mut self, row: &Row<'_>) -> Result<(), StoreError> {
         let block = self.block_number();
+        let vault = &self.file.db.vault;
+        let failure = row
+            .failure
+            .as_deref()
+            .map(|it| vault.seal_text(&Spot::Failure(row.key, row.seq), it).into_owned());
+        let explanation =
+            row.explanation.map(|it| vault.seal_text(&Spot::Explanation(row.key, row.seq), it).into_owned());
         let reprocessed_by = row.actor.filter(|_| row.outcome == rows::REPROCESSED);
         self.write(
             sql!("history_insert"),
@@ -111,9 +119,9 @@ impl Sqlite {
                 row.reason.map(FailureReason::code),
                 row.next_due.map(Time::millis),
                 row.delay.map(|delay| i64::try_from(delay.millis()).unwrap_or(i64::MAX)),
-                row.failure,
+                failure,
                 row.receipt,
-                row.explanation,
+                explanation,
                 row.policy,
                 row.actor.filter(|_| reprocessed_by.is_none()),
                 block,
@@ -310,7 +318,7 @@ impl Sqlite {
                     continue;
                 }
                 let stored = self.must_find(key)?;
-                let last = self.one(sql!("history_last"), [key.0], rows::step)?;
+                let last = rows::last_step(&self.file.db, key)?;
                 let progress = last.as_ref().map_or(Progress::default(), |step| step.progress);
                 let ready_at = last.and_then(|step| step.next_due).unwrap_or(stored.due);
                 self.end_waiting(&stored, ready_at, progress, &Ending::Expired, now)?;

@@ -6,6 +6,7 @@ use pombo_kernel::name::{ChannelName, LaneName, Tenant};
 use pombo_kernel::time::Time;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::file::Db;
 use super::moving::open_claims;
 use super::{Sqlite, rows, sql};
 use crate::rows::{members, whole};
@@ -124,7 +125,7 @@ fn late(db: &Connection, now: Time) -> Result<BTreeMap<Place, Late>, StoreError>
 }
 
 /// Counts what waits in a store that was written before that was counted.
-pub(super) fn count_waiting(db: &Connection) -> Result<(), StoreError> {
+pub(super) fn count_waiting(db: &Db) -> Result<(), StoreError> {
     let waiting = rows::all(db, sql!("waiting_all"), [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut counts: BTreeMap<i64, i64> = waiting.into_iter().collect();
     for claim in open_claims(db)? {

@@ -10,7 +10,9 @@ use pombo_kernel::template::Template;
 use pombo_kernel::time::Time;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::file::Db;
 use super::{Sqlite, rows, sql};
+use crate::vault::Spot;
 use crate::walls::Walls;
 use crate::{Put, Repeat, StoreError, TemplateVersion, transition};
 
@@ -43,8 +45,14 @@ impl Sqlite {
 
     pub(super) fn put_blobs(&mut self, key: MessageKey, blobs: &[Blob]) -> Result<(), StoreError> {
         for blob in blobs {
-            self.write(sql!("blob_put"), params![blob.digest.0.as_slice(), &*blob.bytes])?;
-            self.write(sql!("blob_use"), params![blob.digest.0.as_slice(), key.0])?;
+            let vault = &self.file.db.vault;
+            let name = vault.blob_name(&blob.digest);
+            let there = self.file.db.prepare_cached(sql!("blob_get"))?.exists([name.as_slice()])?;
+            if !there {
+                let bytes = vault.seal(&Spot::Blob(&name), &*blob.bytes).into_owned();
+                self.write(sql!("blob_put"), params![name.as_slice(), bytes])?;
+            }
+            self.write(sql!("blob_use"), params![name.as_slice(), key.0])?;
         }
         Ok(())
     }
@@ -97,8 +105,9 @@ pub(super) fn versions(
     rows::all(db, sql!("template_versions"), place, read)
 }
 
-pub(super) fn blob(db: &Connection, digest: Digest) -> Result<Option<Arc<[u8]>>, StoreError> {
+pub(super) fn blob(db: &Db, digest: Digest) -> Result<Option<Arc<[u8]>>, StoreError> {
     let mut statement = db.prepare_cached(sql!("blob_get"))?;
-    let read = |row: &Row<'_>| Ok(Arc::from(row.get_ref(0)?.as_blob()?));
-    Ok(statement.query_row([digest.0.as_slice()], read).optional()?)
+    let name = db.vault.blob_name(&digest);
+    let read = |row: &Row<'_>| Ok(Arc::from(rows::opened(db, &Spot::Blob(&name), row, 0)?));
+    Ok(statement.query_row([name.as_slice()], read).optional()?)
 }

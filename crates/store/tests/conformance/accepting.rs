@@ -8,7 +8,7 @@ use pombo_store::{Accepted, Conflict, Counted, Filter, Repeat};
 
 use crate::world::*;
 
-on_every_store! {
+on_every_store! { personal:
     an_accepted_message_is_pending_and_due_at_once,
     a_message_may_be_given_a_time,
     a_time_in_the_past_means_now,

@@ -18,7 +18,7 @@ use pombo_store::{Cancelled, Settled};
 
 use crate::world::*;
 
-on_every_store! {
+on_every_store! { personal:
     a_list_comes_back_in_order_and_without_gaps,
     a_person_is_listed_once,
     a_line_by_which_nobody_can_be_written_to_is_kept_once,

@@ -14,7 +14,7 @@ use pombo_store::{Claimed, Counted, Filter, Settled, Settlement};
 
 use crate::world::*;
 
-on_every_store! {
+on_every_store! { personal:
     a_failed_message_is_a_dead_letter,
     an_expired_message_is_a_dead_letter,
     letters_of_the_same_cause_are_one_group,

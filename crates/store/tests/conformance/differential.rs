@@ -4,9 +4,10 @@
 //! `POMBO_RUNS` more of them than usual.
 
 mod campaigns;
+mod erasing;
 mod roll;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -15,10 +16,11 @@ use pombo_kernel::block::Block;
 use pombo_kernel::delivery::{Delivery, Report};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::flow::Rate;
-use pombo_kernel::id::MessageId;
+use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{Actor, ClaimId, ClaimKey, Draft, QueueName, State, StateName};
 use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::retention::{KEYS_KEPT, Keep, Kept, Rules};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Span, Time};
 use pombo_kernel::turns::Weight;
@@ -27,6 +29,7 @@ use pombo_store::core::{Core, Reading};
 use pombo_store::dead::{Edit, Edited, Ruling};
 use pombo_store::memory::Memory;
 use pombo_store::postgres::Postgres;
+use pombo_store::prune::{Effect, Prune, Walk};
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{
     Ask, By, Claimed, Counted, Filter, Finding, Line, NodeId, Place, Rates, Settlement, StatsWanted,
@@ -60,6 +63,11 @@ struct Pair<C: Core> {
     tokens: Vec<(ClaimId, ClaimId)>,
     committed: (usize, usize, usize),
     commits: u64,
+    /// Messages that were removed.
+    pruned: BTreeSet<MessageKey>,
+    /// Messages of whoever was erased. Whatever comes at the same moment after a reopening may have such a key, and no
+    /// such id.
+    erased: BTreeSet<MessageId>,
 }
 
 impl<C: Fresh> Pair<C> {
@@ -74,6 +82,8 @@ impl<C: Fresh> Pair<C> {
             tokens: vec![],
             committed: (0, 0, 0),
             commits: 0,
+            pruned: BTreeSet::new(),
+            erased: BTreeSet::new(),
         }
     }
 
@@ -230,6 +240,10 @@ impl<C: Fresh> Pair<C> {
                 }
             }
             Command::Campaign(step) => self.play_move(step)?,
+            Command::Prune { secs, last, max } => self.prune(Span::from_secs(*secs), *last, *max)?,
+            Command::Erase { tenant, address, max } => {
+                self.erase(&TENANTS[*tenant].parse().unwrap(), address, *max)?;
+            }
             Command::Pass { secs } => self.now = now + Span::from_secs(*secs),
             Command::Commit => self.commit()?,
             Command::Reopen => {
@@ -241,6 +255,47 @@ impl<C: Fresh> Pair<C> {
             }
         }
         Ok(())
+    }
+
+    /// Walks over everything, step by step, and then over the idempotency keys as they will stand in three days and a
+    /// little.
+    fn prune(&mut self, keep: Span, last: u64, max: usize) -> Result<(), String> {
+        self.commit()?;
+        let now = self.now;
+        let kept = Kept {
+            sent: Keep::For(keep),
+            failed: if last == 0 { Keep::All } else { Keep::For(keep) },
+            cancelled: Keep::Last(last),
+            discarded: Keep::Last(last),
+        };
+        let mail = Kept { sent: Keep::Last(last), failed: Keep::Last(last), ..Kept::default() };
+        let rules = Rules::from_iter([("crm".parse().unwrap(), kept), ("mail".parse().unwrap(), mail)]);
+        let (rules, by, effect) = (Arc::new(rules), Actor("ana".into()), Effect::Remove);
+        let mut walk = Some(Walk::default());
+        while let Some(here) = walk {
+            let prune = Prune { rules: rules.clone(), by: by.clone(), effect, walk: here };
+            let ripe = self.model.reader().unwrap().ripe(&prune, max, now).unwrap();
+            let mut other = self.other.reader().map_err(|error| format!("reader: {error}"))?;
+            let ripe = same("ripe", ripe, other.ripe(&prune, max, now))?;
+            let done = self.model.prune(&prune, &ripe, now).unwrap();
+            let done = same("prune", done, self.other.prune(&prune, &ripe, now))?;
+            if done.count() != ripe.keys().count() as u64 {
+                return Err(format!("{ripe:?} was found, and removed: {done:?}"));
+            }
+            self.pruned.extend(ripe.keys());
+            self.commit()?;
+            walk = done.next;
+        }
+        let mut after = None;
+        loop {
+            let later = now + KEYS_KEPT + Span::from_mins(1);
+            let lapsed = self.model.lapse(after, max, later).unwrap();
+            after = same("lapse", lapsed, self.other.lapse(after, max, later))?.next;
+            self.commit()?;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     fn commit(&mut self) -> Result<(), String> {
@@ -407,14 +462,16 @@ impl<C: Fresh> Pair<C> {
             lines
         });
         same("lines", model.lines(&self.ids).unwrap(), seen)?;
-        let replayed = replayed(records.iter().map(|(_, record)| record))?;
+        let mut replayed = replayed(records.iter().map(|(_, record)| record))?;
+        replayed.retain(|id, _| !self.pruned.contains(&id.key()) && !self.erased.contains(id));
         if replayed != states {
             return Err(format!("the audit tells another story:\n  {replayed:?}\n  {states:?}"));
         }
         let accepted = model.tallies().unwrap().into_iter().filter(|tally| tally.what == Counted::Accepted);
         let accepted: u64 = accepted.map(|tally| tally.count).sum();
-        if accepted != states.len() as u64 {
-            return Err(format!("{accepted} were accepted and {} are there", states.len()));
+        let (there, gone) = (states.len(), self.pruned.len() + self.erased.len());
+        if accepted != (there + gone) as u64 {
+            return Err(format!("{accepted} were accepted, {there} are there and {gone} were removed"));
         }
         Ok(())
     }

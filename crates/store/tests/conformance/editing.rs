@@ -11,7 +11,7 @@ use pombo_store::dead::{Edit, Edited, Revision};
 use crate::dead::{again, ana, counts, edit, edit_of, failed, groups};
 use crate::world::*;
 
-on_every_store! {
+on_every_store! { personal:
     an_edited_letter_says_something_else_and_remembers,
     an_edit_of_an_old_version_is_refused,
     only_a_dead_letter_can_be_edited,

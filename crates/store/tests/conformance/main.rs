@@ -2,14 +2,25 @@
 
 #![allow(clippy::unwrap_used)] // All of it is test code, and a panic is how a test says no.
 
-/// Makes a test of each case, for each store.
+/// Makes a test of each case, for each store. Those that concern what is `personal` are also tried on an encrypted
+/// PostgreSQL; all of them on an encrypted folder, which takes no time.
 macro_rules! on_every_store {
+    (personal: $($case:ident,)+) => {
+        on_every_store! { $($case,)+ }
+        // REQ AU-3: encrypted, every store does what it does otherwise.
+        mod postgres_sealed {
+            $(#[test] fn $case() { super::$case(&mut crate::world::World::<pombo_store::postgres::Postgres>::sealed()); })+
+        }
+    };
     ($($case:ident,)+) => {
         mod memory {
             $(#[test] fn $case() { super::$case(&mut crate::world::World::<pombo_store::memory::Memory>::new()); })+
         }
         mod sqlite {
             $(#[test] fn $case() { super::$case(&mut crate::world::World::<pombo_store::sqlite::Sqlite>::new()); })+
+        }
+        mod sqlite_sealed {
+            $(#[test] fn $case() { super::$case(&mut crate::world::World::<pombo_store::sqlite::Sqlite>::sealed()); })+
         }
         mod postgres {
             $(#[test] fn $case() { super::$case(&mut crate::world::World::<pombo_store::postgres::Postgres>::new()); })+
@@ -30,11 +41,13 @@ mod differential;
 mod durability;
 mod editing;
 mod embedded;
+mod erasing;
 mod expiring;
 mod hastening;
 mod ordering;
 mod paging;
 mod pausing;
+mod pruning;
 mod reporting;
 mod rounds;
 mod settling;

@@ -9,7 +9,7 @@ use pombo_store::{Filter, PAGE_SCAN};
 
 use crate::world::*;
 
-on_every_store! {
+on_every_store! { personal:
     the_newest_come_first,
     an_empty_store_has_an_empty_page,
     a_cursor_walks_through_everything_once,

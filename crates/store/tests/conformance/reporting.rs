@@ -10,7 +10,7 @@ use pombo_store::{Counted, Filter, Reported, Settled};
 
 use crate::world::*;
 
-on_every_store! {
+on_every_store! { personal:
     a_report_moves_the_delivery_of_its_message,
     a_delivery_only_moves_forward,
     a_report_keeps_its_words_and_its_time,

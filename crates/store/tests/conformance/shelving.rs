@@ -11,7 +11,7 @@ use pombo_store::transition;
 
 use crate::world::{Fresh, START, World, draft, secs};
 
-on_every_store! {
+on_every_store! { personal:
     a_document_comes_back_as_it_was_put,
     every_expectation_is_held_against_every_state,
     a_conflict_shows_what_is_there,

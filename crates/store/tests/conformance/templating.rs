@@ -11,7 +11,7 @@ use pombo_store::{Put, Repeat};
 
 use crate::world::{Fresh, START, World, draft, once};
 
-on_every_store! {
+on_every_store! { personal:
     each_change_of_a_template_is_a_version_and_the_same_again_is_none,
     versions_are_read_by_number_and_newest_first,
     templates_are_listed_by_name_and_belong_to_their_tenant,

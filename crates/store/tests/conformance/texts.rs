@@ -13,7 +13,7 @@ use pombo_store::{Cancelled, Filter, Place};
 
 use crate::world::*;
 
-on_every_store! {
+on_every_store! { personal:
     bodies_of_any_text_come_back,
     any_text_orders_and_deduplicates,
     any_recipient_and_reference_can_be_searched,

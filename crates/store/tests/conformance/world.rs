@@ -20,6 +20,7 @@ use pombo_store::core::{Core, Reading};
 use pombo_store::memory::Memory;
 use pombo_store::postgres::{Postgres, Sealing, Target};
 use pombo_store::sqlite::Sqlite;
+use pombo_store::vault::Keys;
 use pombo_store::{
     Accepted, Ask, Cancelled, Claimed, Conflict, Counted, Filter, Line, NodeId, Place, Repeat, Settled,
     Settlement, Story, Vitals,
@@ -31,6 +32,10 @@ pub(crate) trait Fresh: Core + Sized {
     /// Where it lives; goes when this is dropped.
     type Home;
     fn fresh(dice: Dice) -> (Self, Self::Home);
+    /// One that seals what is personal, where it can.
+    fn sealed(dice: Dice) -> (Self, Self::Home) {
+        Self::fresh(dice)
+    }
     /// What it should answer like.
     fn model(dice: Dice) -> Memory {
         Memory::new(dice)
@@ -50,22 +55,34 @@ impl Fresh for Sqlite {
         let folder = folder();
         (Sqlite::open(folder.path(), dice, &[7; 32]).unwrap(), folder)
     }
+    fn sealed(dice: Dice) -> (Sqlite, tempfile::TempDir) {
+        let folder = folder();
+        (Sqlite::open_with(folder.path(), dice, &[7; 32], Some(&keys())).unwrap(), folder)
+    }
 }
 
 impl Fresh for Postgres {
     type Home = Database;
     fn fresh(dice: Dice) -> (Postgres, Database) {
         let database = migrated();
-        (opened(&database, dice), database)
+        (opened(&database, dice, None), database)
+    }
+    fn sealed(dice: Dice) -> (Postgres, Database) {
+        let database = migrated();
+        (opened(&database, dice, Some(keys())), database)
     }
     fn model(dice: Dice) -> Memory {
         Memory::shared(dice)
     }
 }
 
-fn opened(database: &Database, dice: Dice) -> Postgres {
-    let target = Target::parse(database.url()).unwrap();
+fn opened(database: &Database, dice: Dice, keys: Option<Keys>) -> Postgres {
+    let target = Target::parse(database.url()).unwrap().with_keys(keys);
     Postgres::open(&target, dice, &[7; 32], Sealing::AtCommit).unwrap()
+}
+
+fn keys() -> Keys {
+    Keys::new(&[1; 32], &[], &[2; 32])
 }
 
 /// A database that has the schema: a copy of one that got it, since that takes longer.
@@ -73,7 +90,7 @@ pub(crate) fn migrated() -> Database {
     static TEMPLATE: OnceLock<Database> = OnceLock::new();
     let template = TEMPLATE.get_or_init(|| {
         let database = Cluster::shared().database();
-        drop(opened(&database, Dice::seeded(0)));
+        drop(opened(&database, Dice::seeded(0), None));
         database
     });
     Cluster::shared().database_from(template)
@@ -98,6 +115,16 @@ pub(crate) struct World<C: Fresh> {
 impl<C: Fresh> World<C> {
     pub(crate) fn new() -> World<C> {
         let (core, home) = C::fresh(Dice::seeded(11));
+        World::with(core, home)
+    }
+
+    /// A store that is encrypted.
+    pub(crate) fn sealed() -> World<C> {
+        let (core, home) = C::sealed(Dice::seeded(11));
+        World::with(core, home)
+    }
+
+    fn with(core: C, home: C::Home) -> World<C> {
         World { reader: core.reader().unwrap(), core, now: START, commits: 0, _home: home }
     }
 

@@ -5,6 +5,7 @@ use http::StatusCode;
 use pombo_kernel::alert::{
     Acknowledged, Alert, Language, Rule, RuleName, Sample, Severity, Silenced, State, Unit, sentence,
 };
+use pombo_kernel::mask;
 use pombo_kernel::name::{ChannelName, NoticeName};
 use pombo_kernel::notice::{self, Letter, Notice, Passed};
 use pombo_kernel::time::{Span, Time};
@@ -29,6 +30,7 @@ const NOTE_BYTES_MAX: usize = 1_000;
 const FIRING_MAX: usize = 1_000;
 /// Notices that are told of one alert.
 const NOTICES_MAX: usize = 100;
+const SPAN_HINT: &str = "write a number and its unit, for example 30m, 2h or 1d, at most 30d";
 const SILENCE_MAX: Span = Span::from_hours(24 * 30);
 
 /// Something that is or was wrong.
@@ -272,7 +274,7 @@ pub(crate) async fn rules(call: Call) -> Result<Response, Problem> {
 pub(crate) async fn acknowledge(call: Call) -> Result<Response, Problem> {
     let Call { door, caller, head, body, name } = call;
     let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
-    let note = fields.text("note", NOTE_BYTES_MAX);
+    let note = fields.text("note", NOTE_BYTES_MAX).map(|note| mask::personal(&note).into_owned());
     fields.end()?;
     let (by, at) = (caller.actor(), door.now());
     let acknowledged = Acknowledged { by, at, note };
@@ -286,9 +288,14 @@ pub(crate) async fn acknowledge(call: Call) -> Result<Response, Problem> {
 pub(crate) async fn silence(call: Call) -> Result<Response, Problem> {
     let Call { door, caller, head, body, name } = call;
     let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
-    let note = fields.text("note", NOTE_BYTES_MAX);
+    let note = fields.text("note", NOTE_BYTES_MAX).map(|note| mask::personal(&note).into_owned());
     let now = door.now();
-    let span = fields.text("for", 50).map(|text| (text.parse::<Span>().ok(), "for"));
+    let span = fields.text("for", 50).map(|text| {
+        if text.parse::<Span>().is_err() {
+            fields.wrong("for", "is not a length of time", SPAN_HINT);
+        }
+        (text.parse::<Span>().ok(), "for")
+    });
     let until = fields.text("until", 50).map(|text| {
         (text.parse::<Time>().ok().map(|until| until.since(now)).filter(|span| *span > Span::ZERO), "until")
     });
@@ -302,6 +309,7 @@ pub(crate) async fn silence(call: Call) -> Result<Response, Problem> {
             fields.wrong("until", "stands beside `for`", "leave one of them out");
             now
         }
+        (Some((None, _)), None) => now,
         (Some((_, field)), None) | (None, Some((_, field))) => {
             fields.wrong(
                 field,
@@ -367,7 +375,7 @@ pub(crate) async fn test(call: Call) -> Result<Response, Problem> {
             Language::PtBr => ("[Pombo] teste", "Isto é um teste: os avisos para você chegam aqui."),
         };
         let data = json!({ "type": "alert.test", "timestamp": now, "data": { "notice": target.name } });
-        let letter = Letter { subject: subject.to_owned(), text: text.to_owned(), data };
+        let letter = Letter { subject: subject.to_owned(), text: text.to_owned(), html: None, data };
         let notice = Notice::new("test", target.name.clone(), caller.tenant.clone(), letter, now);
         let wish = crate::notice::owe(&format!("test·{}", hex(&door.entropy()()[..16])), &notice);
         let id = wish.id.clone();

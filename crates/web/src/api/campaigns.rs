@@ -36,6 +36,7 @@ use crate::course::Courses;
 use crate::key::hex;
 use crate::problem::{Code, FieldError, Problem};
 use crate::route::Call;
+use crate::veil::Sight;
 use crate::{Door, body, filter, idempotency, pin, shelf, view};
 
 /// What a campaign says to everybody. It is written with every send.
@@ -286,9 +287,10 @@ async fn strike(door: &Door, tenant: &Tenant, list: &CampaignName) -> Result<(),
 /// What would be sent, to how many, and until when. Nothing is changed.
 pub(crate) async fn preview(call: Call) -> Result<Response, Problem> {
     let Call { door, caller, head, body, name } = call;
+    let sight = Sight::read(&door, &caller, &head.uri)?;
     Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?.end()?;
     let (doc, campaign) = find(&door, &caller, &name).await?;
-    view::ok(&preview::of(&door, &doc, &campaign, None).await?)
+    view::ok(&preview::of(&door, &doc, &campaign, None, (&caller, sight)).await?)
 }
 
 /// Begins a campaign, now or at a time.
@@ -300,7 +302,8 @@ pub(crate) async fn start(call: Call) -> Result<Response, Problem> {
     fields.end()?;
     let (doc, campaign) = find(&door, &caller, &name).await?;
     if dry_run {
-        return view::ok(&preview::of(&door, &doc, &campaign, at).await?);
+        let sight = Sight::of(&door, &caller, None)?;
+        return view::ok(&preview::of(&door, &doc, &campaign, at, (&caller, sight)).await?);
     }
     begin(&door, &caller, doc, at).await
 }
@@ -355,7 +358,7 @@ fn can_ever_send(door: &Door, caller: &Caller, campaign: &Campaign, from: Time) 
 pub(crate) async fn pause(call: Call) -> Result<Response, Problem> {
     let Call { door, caller, head, body, name } = call;
     let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
-    let note = fields.line("note", NOTE_BYTES);
+    let note = fields.remark("note", NOTE_BYTES);
     fields.end()?;
     let (doc, _) = find(&door, &caller, &name).await?;
     let by = caller.actor();

@@ -216,7 +216,7 @@ pub(crate) async fn hold(call: Call) -> Result<Response, Problem> {
     let channel = own_channel(&call)?;
     let Call { door, caller, head, body, .. } = call;
     let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
-    let reason = fields.line("reason", 500);
+    let reason = fields.remark("reason", 500);
     let destination = fields.line("destination", 256);
     if reason.is_none() {
         fields.wrong("reason", "is missing", "say why, for whoever wonders why nothing is sent");
@@ -248,7 +248,7 @@ pub(crate) async fn open(call: Call) -> Result<Response, Problem> {
     let channel = own_channel(&call)?;
     let Call { door, caller, head, body, .. } = call;
     let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
-    let reason = fields.line("reason", 500);
+    let reason = fields.remark("reason", 500);
     let destination = fields.line("destination", 256);
     let length = fields.line("for", 32);
     let length = length.map(|text| text.parse::<Span>());

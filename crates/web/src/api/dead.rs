@@ -2,12 +2,15 @@
 
 mod ruling;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use pombo_kernel::attachment;
 use pombo_kernel::id::MessageId;
+use pombo_kernel::kind::ChannelKind;
+use pombo_kernel::mask;
 use pombo_kernel::message::{Body, Json, Message, QueueName, State, StateName};
 use pombo_kernel::request::{Refused, Request};
 use pombo_kernel::setup::Setup;
@@ -22,15 +25,18 @@ use serde_json::value::RawValue;
 pub(crate) use self::ruling::{Count, Results, discard, reprocess};
 use super::fields::Fields;
 use super::messages;
-use super::page::{Paging, Query, lines, page};
+use super::page::{Paging, lines, page, yes_or_no};
 use crate::auth::Caller;
 use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
+use crate::veil::{REVEAL, Seen, Sight, Veil};
 use crate::{Door, body, filter, view};
 
 const BODY_BYTES: usize = 128 * 1024;
 const NOTE_BYTES: usize = 500;
+const MASKED: &str =
+    "read it with `?reveal=true` (`--reveal` on the command line), and change what it says then";
 /// Most groups that are looked at; nobody reads more.
 const GROUPS_MAX: usize = 10_000;
 
@@ -45,9 +51,11 @@ struct CauseView {
     text: String,
 }
 
-impl From<Cause> for CauseView {
-    fn from(cause: Cause) -> CauseView {
-        CauseView { id: cause.id.to_string(), category: cause.category, text: cause.text }
+impl CauseView {
+    /// Of a message that says this.
+    fn of(cause: Cause, said: &Body, veil: Veil) -> CauseView {
+        let text = veil.about(&cause.text, said).into_owned();
+        CauseView { id: cause.id.to_string(), category: cause.category, text }
     }
 }
 
@@ -99,12 +107,13 @@ struct DeedView<'a> {
     /// `reprocessed`, `discarded` or `cancelled`.
     what: &'static str,
     by: &'a str,
-    note: Option<&'a str>,
+    note: Option<Cow<'a, str>>,
 }
 
-impl<'a> From<&'a Deed> for DeedView<'a> {
-    fn from(deed: &'a Deed) -> DeedView<'a> {
-        DeedView { at: deed.at, what: deed.what.as_str(), by: &deed.by.0, note: deed.note.as_deref() }
+impl<'a> DeedView<'a> {
+    fn of(deed: &'a Deed, veil: Veil) -> DeedView<'a> {
+        let note = deed.note.as_deref().map(|note| veil.words(note));
+        DeedView { at: deed.at, what: deed.what.as_str(), by: &deed.by.0, note }
     }
 }
 
@@ -112,32 +121,32 @@ impl<'a> From<&'a Deed> for DeedView<'a> {
 #[schemars(rename = "Revision")]
 struct RevisionView<'a> {
     version: u32,
-    to: &'a str,
+    to: Cow<'a, str>,
     template: Option<&'a str>,
     template_version: Option<u32>,
     #[schemars(with = "Option<Value>")]
-    payload: Option<&'a Json>,
+    payload: Option<Cow<'a, Json>>,
     #[schemars(with = "Option<Value>")]
-    content: Option<&'a Json>,
+    content: Option<Cow<'a, Json>>,
     /// When it was replaced, by whom, and why.
     replaced_at: Time,
     by: &'a str,
-    note: Option<&'a str>,
+    note: Option<Cow<'a, str>>,
 }
 
-impl<'a> From<&'a Revision> for RevisionView<'a> {
-    fn from(revision: &'a Revision) -> RevisionView<'a> {
+impl<'a> RevisionView<'a> {
+    fn of(revision: &'a Revision, kind: Option<ChannelKind>, veil: Veil) -> RevisionView<'a> {
         let body = &revision.body;
         RevisionView {
             version: revision.version,
-            to: &body.to,
+            to: veil.recipient(kind, &body.to),
             template: body.template.as_deref(),
             template_version: body.template_version,
-            payload: body.payload.as_ref(),
-            content: body.content.as_ref(),
+            payload: veil.document(body.payload.as_ref()),
+            content: veil.document(body.content.as_ref()),
             replaced_at: revision.replaced_at,
             by: &revision.by.0,
-            note: revision.note.as_deref(),
+            note: revision.note.as_deref().map(|note| veil.words(note)),
         }
     }
 }
@@ -159,13 +168,13 @@ pub(crate) struct GroupView {
     last_at: Time,
 }
 
-impl From<Group> for GroupView {
-    fn from(group: Group) -> GroupView {
+impl GroupView {
+    fn of(group: Group, veil: Veil) -> GroupView {
         GroupView {
             cause: group.id.to_string(),
             channel: group.channel.as_str().to_owned(),
             category: group.category,
-            text: group.text,
+            text: veil.words(&group.text).into_owned(),
             count: group.count,
             newest: group.newest.to_string(),
             last_at: group.last_at,
@@ -175,23 +184,30 @@ impl From<Group> for GroupView {
 
 /// Dead letters that match every given filter, newest first.
 pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
-    let mut paging = Paging::read(&call.head.uri, &filter::LETTERS)?;
-    let mut wanted = Filter {
+    let mut paging = Paging::read(&call.head.uri, &[&filter::LETTERS[..], &[REVEAL]].concat())?;
+    let mut filter = Filter {
         tenant: call.caller.tenant.clone(),
         state: Some(StateName::Failed),
         within: call.caller.channels.clone(),
         ..Filter::default()
     };
     for name in filter::LETTERS {
-        paging.query.take(name, |value| filter::set(&mut wanted, name, value));
+        paging.query.take(name, |value| filter::set(&mut filter, name, value));
     }
     let (before, limit) = (paging.before()?, paging.limit);
+    let reveal = paging.query.take(REVEAL, yes_or_no);
+    let filters = paging.query.filters();
     paging.query.end()?;
-    let setup = call.door.setup();
-    let found = call.door.store().page(wanted, before, limit).await?;
+    let (door, caller, setup) = (&call.door, &call.caller, call.door.setup());
+    let sight = Sight::of(door, caller, reveal)?;
+    let found = door.store().page(filter, before, limit).await?;
+    let count = Some(found.lines.len() as u64);
+    let veil =
+        sight.seen(door, caller, Seen { what: "dead_letters", filters, count, ..Seen::default() }).await?;
     Ok(lines(&found, |document, line| {
-        view::line(document, line, &setup);
-        view::extend(document, &OfLine { cause: cause_of(line).map(CauseView::from) });
+        view::line(document, line, &setup, veil);
+        let cause = cause_of(line).map(|cause| CauseView::of(cause, &line.message.body, veil));
+        view::extend(document, &OfLine { cause });
     }))
 }
 
@@ -206,20 +222,21 @@ pub(crate) async fn groups(call: Call) -> Result<Response, Problem> {
     let most = if caller.channels.is_some() { GROUPS_MAX } else { limit };
     let groups = call.door.store().groups(caller.tenant.clone(), most).await?;
     let seen = groups.into_iter().filter(|group| caller.sees(&group.channel)).take(limit);
-    page(seen.map(GroupView::from).collect::<Vec<_>>(), None)
+    let veil = Veil::of(caller, &call.door.setup());
+    page(seen.map(|group| GroupView::of(group, veil)).collect::<Vec<_>>(), None)
 }
 
 /// One dead letter: its attempts of all rounds, what people did to it, and what it said before.
 ///
 /// It is still shown when it is no longer dead, to whoever wants to see what came of it.
 pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
-    Query::read(&call.head.uri, &[])?.end()?;
+    let sight = Sight::read(&call.door, &call.caller, &call.head.uri)?;
     let story = own(&call.door, &call.caller, &call.name).await?;
-    shown(&call.door, &story).await
+    shown(&call.door, &call.caller, &story, sight).await
 }
 
-async fn shown(door: &Door, story: &Story) -> Result<Response, Problem> {
-    let message = &story.message;
+async fn shown(door: &Door, caller: &Caller, story: &Story, sight: Sight) -> Result<Response, Problem> {
+    let (message, setup) = (&story.message, door.setup());
     let revisions = match story.version {
         1 => Vec::new(),
         _ => door.store().revisions(message.queue.tenant.clone(), message.id).await?,
@@ -229,13 +246,17 @@ async fn shown(door: &Door, story: &Story) -> Result<Response, Problem> {
         State::Failed { reason, .. } => Some(Cause::of(&message.queue, reason, failure)),
         _ => None,
     };
+    let seen = Some((message.id, &message.queue.channel));
+    let veil =
+        sight.seen(door, caller, Seen { what: "dead_letter", message: seen, ..Seen::default() }).await?;
+    let kind = setup.channels.get(&message.queue.channel).map(|channel| channel.kind);
     let more = OfStory {
         version: story.version,
-        cause: cause.map(CauseView::from),
-        deeds: story.deeds.iter().map(DeedView::from).collect(),
-        revisions: revisions.iter().map(RevisionView::from).collect(),
+        cause: cause.map(|cause| CauseView::of(cause, &message.body, veil)),
+        deeds: story.deeds.iter().map(|deed| DeedView::of(deed, veil)).collect(),
+        revisions: revisions.iter().map(|revision| RevisionView::of(revision, kind, veil)).collect(),
     };
-    let mut document = view::story(story, &door.setup());
+    let mut document = view::story(story, &setup, veil);
     view::extend(&mut document, &more);
     let mut response = view::answer(StatusCode::OK, document);
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", story.version)) {
@@ -268,8 +289,15 @@ pub(crate) async fn edit(call: Call) -> Result<Response, Problem> {
     let held = body::held_json(&door, &head.headers, body, setup.limits.body_bytes()).await?;
     let mut fields = Fields::read(&held.text)?;
     let to = fields.text("to", 4096);
-    let given = [fields.value("payload").is_some(), fields.value("content").is_some()];
-    let note = fields.line("note", NOTE_BYTES);
+    let given = ["payload", "content"].map(|field| {
+        let value = fields.value(field);
+        if value.as_ref().is_some_and(|value| mask::is_hidden(&value.to_string())) {
+            fields.wrong(field, "has values that are masked (•••)", MASKED);
+        }
+        value.is_some()
+    });
+    let note = fields.remark("note", NOTE_BYTES);
+    let sight = Sight::of(&door, &caller, None)?;
     let version = version(&mut fields, &head.headers);
     if to.is_none() && given == [false; 2] {
         fields.wrong("body", "changes nothing", "give `to`, `payload` or `content`");
@@ -312,7 +340,7 @@ pub(crate) async fn edit(call: Call) -> Result<Response, Problem> {
     match door.store().edit(edit).await? {
         Edited::Done { version } => {
             tracing::info!(message_id = %message.id, version, key_id = caller.key_id, "edited");
-            shown(&door, &own(&door, &caller, &name).await?).await
+            shown(&door, &caller, &own(&door, &caller, &name).await?, sight).await
         }
         Edited::NotFound => Err(Problem::no_message()),
         Edited::NotDead(state) => Err(not_dead(message.id, state)),
@@ -425,8 +453,9 @@ fn stale(id: MessageId, version: u32) -> Problem {
 pub(crate) async fn retry(mut call: Call) -> Result<Response, Problem> {
     let body = std::mem::take(&mut call.body);
     let mut fields = Fields::read(&body::json(&call.door, &call.head.headers, body, BODY_BYTES).await?)?;
-    let note = fields.line("note", NOTE_BYTES);
+    let note = fields.remark("note", NOTE_BYTES);
     fields.end()?;
+    let sight = Sight::of(&call.door, &call.caller, None)?;
     let (door, caller) = (&call.door, &call.caller);
     let story = own(door, caller, &call.name).await?;
     let (tenant, id) = (caller.tenant.clone(), story.message.id);
@@ -450,7 +479,7 @@ pub(crate) async fn retry(mut call: Call) -> Result<Response, Problem> {
     match in_the_way {
         None => {
             tracing::info!(message_id = %id, key_id = caller.key_id, "to be tried now");
-            messages::show(call).await
+            messages::shown(door, caller, &call.name, sight).await
         }
         Some(state) => Err(not_retryable(id, state)),
     }

@@ -25,6 +25,7 @@ use crate::Door;
 use crate::auth::{Access, Caller, Role, bearer};
 use crate::problem::{Code, Problem};
 use crate::route::Call;
+use crate::veil::Veil;
 use crate::{campaign, event};
 
 /// Followers that there may be at once, half of them one tenant's: each of them reads the audit for itself.
@@ -260,6 +261,7 @@ impl Follower {
         let Some((last, _)) = records.last() else { return Ok((String::new(), 0)) };
         let (seen, next) = (records.len(), last + 1);
         let setup = self.door.setup();
+        let veil = Veil::of(&self.caller, &setup);
         let progress = self.ask.wants_progress(&self.caller);
         let moves =
             |record: &Record| progress && event::moves_campaign(record) && self.ask.wants_channel(record);
@@ -279,7 +281,8 @@ impl Follower {
                 if !self.ask.wants(record) || !self.ask.wants_subject(record, line) {
                     continue;
                 }
-                let told = event::told(*position, record, line);
+                let mut told = event::told(*position, record, line);
+                veil.event(&mut told, line.map(|line| &line.message.body));
                 let json = serde_json::to_string(&told).unwrap_or_default();
                 // Writing into memory cannot fail.
                 let _ = write!(text, "id: {position}\nevent: {}\ndata: {json}\n\n", told.r#type);
@@ -302,7 +305,9 @@ impl Follower {
                 continue;
             }
             let seen = campaign::seen(store, &setup, &id, &campaign, now).await?;
-            let json = serde_json::to_string(&event::progress(&seen, now)).unwrap_or_default();
+            let mut told = event::progress(&seen, now);
+            Veil::of(&self.caller, &setup).event(&mut told, None);
+            let json = serde_json::to_string(&told).unwrap_or_default();
             // Writing into memory cannot fail.
             let _ = write!(text, "event: {}\ndata: {json}\n\n", event::PROGRESS);
         }

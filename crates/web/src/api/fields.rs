@@ -1,5 +1,6 @@
 //! Small request documents, read field by field, with every problem told at once.
 
+use pombo_kernel::mask;
 use pombo_kernel::request::BadJson;
 use serde_json::{Map, Value};
 
@@ -62,6 +63,11 @@ impl Fields {
             return None;
         }
         Some(text)
+    }
+
+    /// A line of somebody's own words, which go where nothing is taken out again: addresses and numbers stay out.
+    pub(crate) fn remark(&mut self, field: &'static str, max: usize) -> Option<String> {
+        self.line(field, max).map(|text| mask::personal(&text).into_owned())
     }
 
     /// A value of any form, if it is there and not null.

@@ -49,6 +49,8 @@ pub(crate) struct KeyRequest {
     channels: Option<Vec<ChannelName>>,
     /// Which channel serves requests that name only a kind of channel.
     defaults: Option<BTreeMap<ChannelKind, ChannelName>>,
+    /// Whether it may see persons whom its role hides, which leaves a record; left out, true for operators and admins.
+    reveal: Option<bool>,
     /// How long it works; left out, until it is revoked.
     expires_after: Option<Span>,
     /// When it ends, instead.
@@ -67,6 +69,7 @@ pub(crate) struct KeyChange {
     #[schemars(length(min = 1, max = 200))]
     channels: Option<Vec<ChannelName>>,
     defaults: Option<BTreeMap<ChannelKind, ChannelName>>,
+    reveal: Option<bool>,
     /// How long it works from now on; null until it is revoked.
     expires_after: Option<Span>,
     expires_at: Option<Time>,
@@ -96,6 +99,8 @@ pub(crate) struct KeyView {
     channels: Option<Vec<ChannelName>>,
     /// Which channel serves requests that name only a kind of channel.
     defaults: BTreeMap<String, ChannelName>,
+    /// Whether it may see persons whom its role hides, by `?reveal=true`. A record says that it did.
+    reveal: bool,
     #[schemars(extend("enum" = ["active", "expired", "revoked"]))]
     state: &'static str,
     created_at: Time,
@@ -128,6 +133,7 @@ impl KeyView {
     fn of(tenant: &Tenant, key: KeyDoc, now: Time) -> KeyView {
         KeyView {
             state: key.standing(now).as_str(),
+            reveal: key.may_reveal(),
             id: key.id,
             tenant: tenant.clone(),
             role: key.role,
@@ -187,6 +193,7 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
     let label = fields.line("label", LABEL_BYTES).unwrap_or_default();
     let channels = fields.value("channels").and_then(|given| channels(&mut fields, given, &tenant, &setup));
     let defaults = fields.value("defaults").and_then(|given| defaults(&mut fields, given));
+    let reveal = fields.flag("reveal");
     let expires_at = expiry(&mut fields, now).flatten();
     let made = KeyDoc {
         id: keys::new_id(door.entropy()),
@@ -194,6 +201,7 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
         label,
         channels,
         defaults: defaults.unwrap_or_default(),
+        reveal,
         created_at: now,
         created_by: caller.actor().0,
         expires_at,
@@ -225,12 +233,14 @@ pub(crate) async fn change(call: Call) -> Result<Response, Problem> {
         given => channels(&mut fields, given, &tenant, &setup),
     });
     let defaulted = fields.value("defaults").and_then(|given| defaults(&mut fields, given));
+    let reveal = fields.flag("reveal");
     let expires_at = expiry(&mut fields, now);
     let (doc, key) = find(&door, &tenant, &name).await?;
     let wished = |key: &KeyDoc| KeyDoc {
         label: label.clone().unwrap_or_else(|| key.label.clone()),
         channels: bound.clone().unwrap_or_else(|| key.channels.clone()),
         defaults: defaulted.clone().unwrap_or_else(|| key.defaults.clone()),
+        reveal: reveal.or(key.reveal),
         expires_at: expires_at.unwrap_or(key.expires_at),
         ..key.clone()
     };
@@ -287,6 +297,7 @@ pub(crate) async fn rotate(call: Call) -> Result<Response, Problem> {
         label: old.label.clone(),
         channels: old.channels.clone(),
         defaults: old.defaults.clone(),
+        reveal: old.reveal,
         created_at: now,
         created_by: caller.actor().0,
         expires_at: expires_at.unwrap_or(life),
@@ -370,14 +381,14 @@ async fn others_administer(
 }
 
 /// The tenant that is meant: the caller's own, or another that only the house may name.
-fn tenant(caller: &Caller, asked: Option<Tenant>) -> Result<Tenant, Problem> {
+pub(super) fn tenant(caller: &Caller, asked: Option<Tenant>) -> Result<Tenant, Problem> {
     match asked {
         Some(asked) if asked != caller.tenant => caller.may_keep_house().map(|()| asked),
         _ => Ok(caller.tenant.clone()),
     }
 }
 
-fn only_tenant(uri: &Uri) -> Result<Option<Tenant>, Problem> {
+pub(super) fn only_tenant(uri: &Uri) -> Result<Option<Tenant>, Problem> {
     let mut query = Query::read(uri, &["tenant"])?;
     let asked = query.take("tenant", parsed);
     query.end().map(|()| asked)
@@ -390,7 +401,7 @@ fn tenant_and_force(uri: &Uri) -> Result<(Option<Tenant>, bool), Problem> {
     query.end().map(|()| (asked, force))
 }
 
-async fn find(door: &Door, tenant: &Tenant, id: &str) -> Result<(Doc, KeyDoc), Problem> {
+pub(super) async fn find(door: &Door, tenant: &Tenant, id: &str) -> Result<(Doc, KeyDoc), Problem> {
     let pick = Pick::Topic { topic: id.to_owned(), after: None };
     let wanted = Wanted { shelf: Shelf::Key, tenant: Some(tenant.clone()), pick, limit: 1 };
     let found = door.store().docs(wanted).await?.pop();
@@ -404,7 +415,7 @@ async fn find(door: &Door, tenant: &Tenant, id: &str) -> Result<(Doc, KeyDoc), P
     })
 }
 
-fn ended(key: &KeyDoc) -> Problem {
+pub(super) fn ended(key: &KeyDoc) -> Problem {
     let (detail, hint) = match (&key.revoked_at, &key.replaced_by) {
         (None, Some(next)) => {
             (format!("{} was rotated already", key.id), format!("rotate {next}, which took its place"))

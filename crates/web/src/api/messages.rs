@@ -7,12 +7,14 @@ use pombo_kernel::message::StateName;
 use pombo_kernel::request::Refused;
 use pombo_store::{Cancelled, Conflict, Repeat};
 
+use crate::auth::Caller;
 use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
 use crate::trail::Trail;
+use crate::veil::{Seen, Sight, Veil};
 use crate::view::Unborn;
-use crate::{body, idempotency, suppression, view};
+use crate::{Door, body, idempotency, suppression, view};
 
 pub(crate) const REPLAYED: &str = "idempotency-replayed";
 
@@ -49,7 +51,8 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
     {
         return Err(Refused::Problems(vec![problem]).into());
     }
-    let unborn = Unborn::of(&draft, &setup);
+    let veil = Veil::of(&caller, &setup);
+    let unborn = Unborn::of(&draft, &setup, veil);
     let accepted = door.accept(vec![draft], Trail::of(&head)).await?.pop().ok_or_else(Problem::internal)?;
     match accepted {
         Ok(accepted) if accepted.repeat == Repeat::First => {
@@ -58,7 +61,7 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
         Ok(accepted) => {
             let story = door.store().story(caller.tenant.clone(), accepted.id).await?;
             let story = story.ok_or_else(Problem::internal)?;
-            Ok(idempotency::replayed(view::answer(StatusCode::ACCEPTED, view::story(&story, &setup))))
+            Ok(idempotency::replayed(view::answer(StatusCode::ACCEPTED, view::story(&story, &setup, veil))))
         }
         Err(conflict) => Err(conflicting(conflict)),
     }
@@ -72,16 +75,25 @@ pub(crate) fn conflicting(conflict: Conflict) -> Problem {
 
 /// One message with its attempts.
 pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
-    let id: MessageId = call.name.parse().map_err(|_| Problem::no_message())?;
-    let story = call.door.store().story(call.caller.tenant.clone(), id).await?;
-    let story = story.filter(|story| call.caller.sees(&story.message.queue.channel));
+    let sight = Sight::read(&call.door, &call.caller, &call.head.uri)?;
+    shown(&call.door, &call.caller, &call.name, sight).await
+}
+
+/// The message of that id, as it is by now.
+pub(super) async fn shown(door: &Door, caller: &Caller, id: &str, sight: Sight) -> Result<Response, Problem> {
+    let id: MessageId = id.parse().map_err(|_| Problem::no_message())?;
+    let story = door.store().story(caller.tenant.clone(), id).await?;
+    let story = story.filter(|story| caller.sees(&story.message.queue.channel));
     let story = story.ok_or_else(Problem::no_message)?;
-    Ok(view::answer(StatusCode::OK, view::story(&story, &call.door.setup())))
+    let message = Some((id, &story.message.queue.channel));
+    let veil = sight.seen(door, caller, Seen { what: "message", message, ..Seen::default() }).await?;
+    Ok(view::answer(StatusCode::OK, view::story(&story, &door.setup(), veil)))
 }
 
 /// Cancels a message that still waits, and answers with it as it is then.
 pub(crate) async fn cancel(call: Call) -> Result<Response, Problem> {
     let id: MessageId = call.name.parse().map_err(|_| Problem::no_message())?;
+    let sight = Sight::of(&call.door, &call.caller, None)?;
     if call.caller.channels.is_some() {
         let story = call.door.store().story(call.caller.tenant.clone(), id).await?;
         let seen = story.is_some_and(|story| call.caller.sees(&story.message.queue.channel));
@@ -91,7 +103,7 @@ pub(crate) async fn cancel(call: Call) -> Result<Response, Problem> {
     match call.door.store().cancel(call.caller.tenant.clone(), id, by).await? {
         Cancelled::Done => {
             tracing::info!(message_id = %id, key_id = call.caller.key_id, "cancelled");
-            show(call).await
+            shown(&call.door, &call.caller, &call.name, sight).await
         }
         Cancelled::NotFound => Err(Problem::no_message()),
         Cancelled::TooLate(state) => Err(too_late(id, state)),

@@ -1,5 +1,6 @@
 //! Operations: work that outlasts the request that asked for it. Doors write it down; a node does it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use axum::response::Response;
@@ -16,17 +17,19 @@ use super::channels::own_channel;
 use super::fields::Fields;
 use super::news::News;
 use super::page::{Paging, page};
+use super::privacy::ErasureView;
 use crate::auth::Caller;
 use crate::key::hex;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
+use crate::veil::Veil;
 use crate::{Door, body, idempotency, operation, shelf, view};
 
 const BODY_BYTES: usize = 16 * 1024;
 /// Ids that were taken by chance are drawn again so often.
 const TRIES: u32 = 20;
 
-/// Work on many dead letters, or on a channel.
+/// Work on many dead letters, on a channel, or on everything of one person.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Operation")]
 pub(crate) struct OperationView<'a> {
@@ -35,15 +38,15 @@ pub(crate) struct OperationView<'a> {
     kind: Kind,
     #[schemars(extend("enum" = ["running", "done", "cancelled", "halted"]))]
     state: &'static str,
-    /// What a running one is at: `canary`, `watching`, `rest` or `probing`.
+    /// What a running one is at: `canary`, `watching`, `rest`, `probing` or `erasing`.
     stage: Option<&'static str>,
     /// Why it halted.
     reason: Option<&'a str>,
     /// Which dead letters it is about.
-    filter: &'a BTreeMap<String, String>,
+    filter: BTreeMap<&'a str, Cow<'a, str>>,
     /// The channel that is tested.
     channel: Option<&'a ChannelName>,
-    note: Option<&'a str>,
+    note: Option<Cow<'a, str>>,
     /// Who asked for it.
     by: &'a str,
     cancelled_by: Option<&'a str>,
@@ -57,8 +60,12 @@ pub(crate) struct OperationView<'a> {
     done: u64,
     /// Letters that were no longer dead when their turn came.
     skipped: u64,
+    /// What was removed, by channel and state, where messages are.
+    counts: &'a BTreeMap<String, u64>,
     /// What a test has found.
     result: Option<&'a Found>,
+    /// Whose data is erased, and what of it was.
+    erasure: Option<ErasureView<'a>>,
     created_at: Time,
     /// When it goes on.
     next_at: Option<Time>,
@@ -66,7 +73,7 @@ pub(crate) struct OperationView<'a> {
 }
 
 impl<'a> OperationView<'a> {
-    fn of(id: &'a str, operation: &'a Operation) -> OperationView<'a> {
+    fn of(id: &'a str, operation: &'a Operation, veil: Veil) -> OperationView<'a> {
         let (mut stage, mut reason, mut cancelled_by, mut finished) = (None, None, None, None);
         match &operation.state {
             State::Running { stage: at, .. } => stage = Some(at),
@@ -82,15 +89,20 @@ impl<'a> OperationView<'a> {
             Some(Stage::Watching(canaries)) => canaries.iter().map(|it| it.id.to_string()).collect(),
             _ => Vec::new(),
         };
+        let seen = |(name, value): (&'a String, &'a String)| match name.as_str() {
+            "recipient" => (name.as_str(), veil.recipient(None, value)),
+            name => (name, Cow::from(value)),
+        };
+        let filter = operation.filter.iter().map(seen).collect();
         OperationView {
             id,
             kind: operation.kind,
             state: operation.state.as_str(),
             stage: stage.map(Stage::as_str),
             reason,
-            filter: &operation.filter,
+            filter,
             channel: operation.channel.as_ref(),
-            note: operation.note.as_deref(),
+            note: operation.note.as_deref().map(|note| veil.words(note)),
             by: &operation.by.0,
             cancelled_by,
             rate_per_minute: operation.rate_per_minute,
@@ -99,7 +111,9 @@ impl<'a> OperationView<'a> {
             total: operation.total,
             done: operation.done,
             skipped: operation.skipped,
+            counts: &operation.counts,
             result: operation.found.as_ref(),
+            erasure: operation.erasure.as_deref().map(ErasureView::of),
             created_at: operation.created_at,
             next_at: operation.due(),
             finished_at: finished,
@@ -113,12 +127,13 @@ pub(crate) struct Begun {
     operation: Operation,
     /// It was an earlier request.
     pub(super) replayed: bool,
+    veil: Veil,
 }
 
 impl Begun {
     /// 202 with the operation, and where to follow it.
     pub(crate) fn answer(&self) -> Result<Response, Problem> {
-        let document = serde_json::to_vec(&OperationView::of(&self.id, &self.operation));
+        let document = serde_json::to_vec(&OperationView::of(&self.id, &self.operation, self.veil));
         let mut response = view::answer(StatusCode::ACCEPTED, document.map_err(|_| Problem::internal())?);
         let headers = response.headers_mut();
         if let Ok(place) = HeaderValue::from_str(&format!("/v1/operations/{}", self.id)) {
@@ -136,7 +151,7 @@ pub(crate) async fn begin(
     key: Option<Idempotency>,
     operation: Operation,
 ) -> Result<Begun, Problem> {
-    let tenant = &caller.tenant;
+    let (tenant, veil) = (&caller.tenant, Veil::of(caller, &door.setup()));
     let operation = Operation { request: key.as_ref().map(|key| hex(&key.fingerprint)), ..operation };
     for _ in 0..TRIES {
         let id = match &key {
@@ -151,10 +166,10 @@ pub(crate) async fn begin(
             Shelved::Done { .. } => {
                 let kind = operation.kind.as_str();
                 tracing::info!(operation_id = id, kind, key_id = caller.key_id, "an operation was started");
-                return Ok(Begun { id, operation, replayed: false });
+                return Ok(Begun { id, operation, replayed: false, veil });
             }
             Shelved::Conflict(Some(found)) if key.is_some() => {
-                return repeated(&found, operation.request.as_ref(), operation.kind);
+                return repeated(&found, operation.request.as_ref(), operation.kind, veil);
             }
             // Somebody has that id, by chance.
             Shelved::Conflict(_) => {}
@@ -172,14 +187,15 @@ pub(super) async fn earlier(
 ) -> Result<Option<Begun>, Problem> {
     let (tenant, id) = (&caller.tenant, id_of_key(caller.tenant.as_str(), &key.key));
     let found = door.store().doc(Shelf::Operation, tenant.clone(), id).await?;
-    found.map(|found| repeated(&found, Some(&hex(&key.fingerprint)), kind)).transpose()
+    let veil = Veil::of(caller, &door.setup());
+    found.map(|found| repeated(&found, Some(&hex(&key.fingerprint)), kind, veil)).transpose()
 }
 
 /// The operation that is there already, if it is what the same request asked for.
-fn repeated(found: &Doc, request: Option<&String>, kind: Kind) -> Result<Begun, Problem> {
+fn repeated(found: &Doc, request: Option<&String>, kind: Kind, veil: Veil) -> Result<Begun, Problem> {
     let same = |it: &Operation| it.request.as_ref() == request && it.kind == kind;
     match operation::read(found).filter(same) {
-        Some(operation) => Ok(Begun { id: found.id.clone(), operation, replayed: true }),
+        Some(operation) => Ok(Begun { id: found.id.clone(), operation, replayed: true, veil }),
         None => Err(idempotency::conflict("which did something else")),
     }
 }
@@ -200,14 +216,15 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
     paging.query.end()?;
     let read = docs.iter().filter_map(|doc| Some((doc, operation::read(doc)?)));
     let seen: Vec<_> = read.filter(|(_, operation)| is_for(&call.caller, operation)).collect();
-    let items = seen.iter().map(|(doc, operation)| OperationView::of(&doc.id, operation));
+    let veil = Veil::of(&call.caller, &call.door.setup());
+    let items = seen.iter().map(|(doc, operation)| OperationView::of(&doc.id, operation, veil));
     page(items.collect::<Vec<_>>(), next)
 }
 
 /// One operation, with how far it has come.
 pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
     let (doc, operation) = own(&call.door, &call.caller, &call.name).await?;
-    view::ok(&OperationView::of(&doc.id, &operation))
+    view::ok(&OperationView::of(&doc.id, &operation, Veil::of(&call.caller, &call.door.setup())))
 }
 
 /// Ends an operation. What it did stays done.
@@ -231,7 +248,7 @@ pub(crate) async fn cancel(call: Call) -> Result<Response, Problem> {
     })
     .await?;
     tracing::info!(operation_id = name, key_id = caller.key_id, "an operation was cancelled");
-    view::ok(&OperationView::of(&name, &operation))
+    view::ok(&OperationView::of(&name, &operation, Veil::of(&caller, &door.setup())))
 }
 
 /// What a test of a channel has found, in time.

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::problem::{Code, FieldError, Problem};
+use crate::veil::REVEAL;
 use crate::view;
 
 const LIMIT_DEFAULT: usize = 50;
@@ -60,6 +61,12 @@ impl Query {
                 None
             }
         }
+    }
+
+    /// What a list is narrowed down by, as it was written.
+    pub(crate) fn filters(&self) -> Vec<(String, String)> {
+        let filters = self.given.iter().filter(|(name, _)| !["limit", "cursor", REVEAL].contains(&&**name));
+        filters.cloned().collect()
     }
 
     fn wrong(&mut self, name: &str, (reason, hint): Wrong) {

@@ -2,6 +2,7 @@
 
 mod import;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use axum::response::Response;
@@ -13,7 +14,7 @@ use pombo_kernel::classify::in_words;
 use pombo_kernel::delivery::Delivery;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::kind::ChannelKind;
-use pombo_kernel::message::{FailureReason, State};
+use pombo_kernel::message::{Body, FailureReason, State};
 use pombo_kernel::name::{CampaignName, Tenant};
 use pombo_kernel::suppression::Reason;
 use pombo_kernel::time::Time;
@@ -26,9 +27,10 @@ use serde_json::{Map, Value};
 pub(crate) use self::import::{ImportView, RecipientsRequest, import, terms};
 use super::campaigns::find;
 use super::csv::{self, inert, quoted};
-use super::page::{Paging, after_cursor, bad_cursor, page};
+use super::page::{Paging, after_cursor, bad_cursor, page, yes_or_no};
 use crate::problem::Problem;
 use crate::route::Call;
+use crate::veil::{REVEAL, Seen, Sight, Veil};
 use crate::view::{LastError, Members};
 use crate::{Door, filter, suppression};
 
@@ -44,7 +46,7 @@ pub(crate) struct RecipientView<'a> {
     /// Where it stood in what was read.
     line: u64,
     /// In one form; of a line by which nobody can be written to, what stood there.
-    to: &'a str,
+    to: Cow<'a, str>,
     state: Standing,
     /// Why this one was not reached, or not yet, in plain words.
     reason: Option<String>,
@@ -67,7 +69,7 @@ pub(crate) struct RecipientView<'a> {
 
 /// Everybody on a campaign's list, in its order: a page, or all of it as CSV.
 pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
-    let mut paging = Paging::read(&call.head.uri, &["state", "format"])?;
+    let mut paging = Paging::read(&call.head.uri, &["state", "format", REVEAL])?;
     let state = paging.query.take("state", |text| {
         filter::one_of(text, Standing::ALL, Standing::as_str, "a state of a recipient")
     });
@@ -78,11 +80,18 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
     });
     let (doc, campaign) = find(&call.door, &call.caller, &call.name).await?;
     let after = paging.after()?;
+    let reveal = paging.query.take(REVEAL, yes_or_no);
     let Paging { limit, query, .. } = paging;
+    let filters = query.filters();
     query.end()?;
-    let list = List::of(&call.door, doc.tenant, &doc.id, &campaign, state)?;
+    let (door, caller) = (&call.door, &call.caller);
+    let sight = Sight::of(door, caller, reveal)?;
+    let list = List::of(door, doc.tenant, &doc.id, &campaign, state)?;
+    let seen = Seen { what: "recipients", campaign: Some(&doc.id), filters, ..Seen::default() };
     if format.unwrap_or_else(|| wants_csv(&call.head.headers)) {
-        return list.report().await;
+        let count = Some(campaign.roll.recipients).filter(|_| state.is_none());
+        let veil = sight.seen(door, caller, Seen { count, ..seen }).await?;
+        return list.report(veil).await;
     }
     let after = match after {
         None => 0,
@@ -94,7 +103,8 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
     rows.truncate(limit);
     let last = rows.last().filter(|_| more).map(|row| row.recipient.number);
     let next = last.and_then(|last| i64::try_from(last).ok()).map(|last| after_cursor(last, &doc.id));
-    page(rows.iter().map(Row::view).collect(), next)
+    let veil = sight.seen(door, caller, Seen { count: Some(rows.len() as u64), ..seen }).await?;
+    page(rows.iter().map(|row| row.view(veil)).collect(), next)
 }
 
 fn wants_csv(headers: &HeaderMap) -> bool {
@@ -205,17 +215,17 @@ impl List {
     }
 
     /// All of them as CSV. Whatever is wrong with the store is told before the first byte.
-    async fn report(self) -> Result<Response, Problem> {
+    async fn report(self, veil: Veil) -> Result<Response, Problem> {
         const HEAD: &str =
             "number,line,to,state,reason,attempts,sent_at,delivery,message_id,provider_text\r\n";
         let first = self.some(0, AT_ONCE).await?;
-        let rest = stream::unfold(Some((self, Ok(first))), |reading| async {
+        let rest = stream::unfold(Some((self, Ok(first))), move |reading| async move {
             let (list, rows) = reading?;
             let rows: Vec<Row> = match rows {
                 Ok(rows) => rows,
                 Err(problem) => return Some((Err(problem), None)),
             };
-            let text: String = rows.iter().map(Row::csv).collect();
+            let text: String = rows.iter().map(|row| row.csv(veil)).collect();
             let last = rows.last().filter(|_| rows.len() == AT_ONCE).map(|row| row.recipient.number);
             let next = match last {
                 None => None,
@@ -247,19 +257,21 @@ impl Row {
         }
     }
 
-    fn view(&self) -> RecipientView<'_> {
+    fn view(&self, veil: Veil) -> RecipientView<'_> {
         let Recipient { number, line, to, payload, standing, message, .. } = &self.recipient;
+        let failure =
+            self.line.as_ref().and_then(|line| Some((line.last_failure.as_ref()?, &line.message.body)));
         RecipientView {
             number: *number,
             line: *line,
-            to,
+            to: veil.recipient(self.kind, to),
             state: *standing,
-            reason: self.reason(),
+            reason: self.reason(veil),
             suppressed: self.suppressed,
             attempts: self.attempts,
             message_id: *message,
-            variables: Members(payload.as_ref()),
-            last_error: self.line.as_ref().and_then(|line| line.last_failure.as_ref()).map(LastError::from),
+            variables: Members(veil.document(payload.as_ref())),
+            last_error: failure.map(|(failure, said)| LastError::of(failure, said, veil)),
             sent_at: self.sent_at(),
             delivery: self.delivery(),
         }
@@ -270,11 +282,14 @@ impl Row {
     }
 
     /// Why this one was not reached, or not yet, in plain words.
-    fn reason(&self) -> Option<String> {
+    fn reason(&self, veil: Veil) -> Option<String> {
         if let Some(reason) = &self.recipient.reason {
-            return Some(match self.recipient.standing {
+            // It may repeat what stands on the line.
+            let Recipient { to, payload, standing, .. } = &self.recipient;
+            let said = Body { to: to.clone(), payload: payload.clone(), ..Body::default() };
+            return Some(match standing {
                 Standing::Suppressed => format!("on the suppression list ({reason})"),
-                _ => reason.clone(),
+                _ => veil.about(reason, &said).into_owned(),
             });
         }
         let line = self.line.as_ref()?;
@@ -296,23 +311,24 @@ impl Row {
         }
     }
 
-    fn csv(&self) -> String {
+    fn csv(&self, veil: Veil) -> String {
         let Recipient { number, line, to, standing, message, .. } = &self.recipient;
         let message_line = self.line.as_ref();
         let sent = self.sent_at();
         let failure = message_line.and_then(|line| line.last_failure.as_ref()).filter(|_| sent.is_none());
-        let words = failure.map(|failure| failure.text.as_str());
+        let said = message_line.map(|line| &line.message.body);
+        let words = failure.zip(said).map(|(failure, said)| veil.about(&failure.text, said));
         let cells = [
             number.to_string(),
             line.to_string(),
-            inert(to).into_owned(),
+            inert(&veil.recipient(self.kind, to)).into_owned(),
             standing.to_string(),
-            inert(&self.reason().unwrap_or_default()).into_owned(),
+            inert(&self.reason(veil).unwrap_or_default()).into_owned(),
             self.attempts.map(|attempts| attempts.to_string()).unwrap_or_default(),
             sent.map(|at| at.to_string()).unwrap_or_default(),
             self.delivery().map(|state| state.to_string()).unwrap_or_default(),
             message.map(|id| quoted(&id.to_string()).into_owned()).unwrap_or_default(),
-            inert(words.unwrap_or_default()).into_owned(),
+            inert(&words.unwrap_or_default()).into_owned(),
         ];
         format!("{}\r\n", cells.join(","))
     }

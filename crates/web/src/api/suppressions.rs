@@ -19,11 +19,12 @@ pub(crate) use self::import::ImportView;
 pub(crate) use self::import::import;
 use super::csv;
 use super::fields::Fields;
-use super::page::{Paging, Query, Wrong, after_cursor, page};
+use super::page::{Paging, Query, Wrong, after_cursor, page, yes_or_no};
 use crate::auth::Caller;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
-use crate::suppression::{new_id, place, put, read};
+use crate::suppression::{hidden_place, new_id, place, put, read};
+use crate::veil::{self, REVEAL, Seen, Veil};
 use crate::{Door, body, view};
 
 const BODY_BYTES: usize = 16 * 1024;
@@ -68,10 +69,22 @@ pub(crate) struct SuppressionView {
     created_by: String,
 }
 
-impl From<Suppression> for SuppressionView {
-    fn from(kept: Suppression) -> SuppressionView {
-        let Suppression { id, kind, recipient, reason, source, note, created_at, created_by } = kept;
+impl SuppressionView {
+    fn of(kept: Suppression, veil: Veil) -> SuppressionView {
+        let Suppression { id, kind, recipient, reason, source, note, created_at, created_by } =
+            seen(kept, veil);
         SuppressionView { id, kind, recipient, reason, source, note, created_at, created_by }
+    }
+}
+
+/// An entry as that caller sees it.
+fn seen(kept: Suppression, veil: Veil) -> Suppression {
+    let words = |text: &String| veil.words(text).into_owned();
+    Suppression {
+        recipient: veil.recipient(None, &kept.recipient).into_owned(),
+        source: kept.source.as_ref().map(words),
+        note: kept.note.as_ref().map(words),
+        ..kept
     }
 }
 
@@ -143,12 +156,20 @@ fn not_one_of<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> Wrong {
 /// Entries that match every given filter, newest first; with `recipient` those on that person.
 pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
     call.caller.may_use_all()?;
-    let mut paging = Paging::read(&call.head.uri, &["kind", "reason", "recipient"])?;
+    let mut paging = Paging::read(&call.head.uri, &["kind", "reason", "recipient", REVEAL])?;
     let mut after = paging.after()?;
     let (kind, reason) = filters(&mut paging.query);
     let recipient = paging.query.take("recipient", |text| Ok(text.to_owned()));
+    let reveal = paging.query.take(REVEAL, yes_or_no);
     let Paging { limit, query, .. } = paging;
+    let filters = query.filters();
     query.end()?;
+    let sight = veil::Sight::of(&call.door, &call.caller, reveal)?;
+    let shown = async |found: Vec<Suppression>, next| {
+        let seen = Seen { what: "suppressions", filters, count: Some(found.len() as u64), ..Seen::default() };
+        let veil = sight.seen(&call.door, &call.caller, seen).await?;
+        page(found.into_iter().map(|it| SuppressionView::of(it, veil)).collect::<Vec<_>>(), next)
+    };
     let matches = |it: &Suppression| {
         kind.is_none_or(|kind| it.kind == kind) && reason.is_none_or(|reason| it.reason == reason)
     };
@@ -157,11 +178,14 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
         let mut found = Vec::new();
         for family in Family::ALL {
             let Some(normalised) = family.normalised(&recipient) else { continue };
-            let place = place(*family, &normalised);
-            let doc = door.store().doc(Shelf::Suppression, tenant.clone(), place).await?;
-            found.extend(doc.as_ref().and_then(read).filter(matches).map(SuppressionView::from));
+            let places =
+                [place(*family, &normalised), hidden_place(door.store(), tenant, *family, &normalised)];
+            for place in places {
+                let doc = door.store().doc(Shelf::Suppression, tenant.clone(), place).await?;
+                found.extend(doc.as_ref().and_then(read).filter(matches));
+            }
         }
-        return page(found, None);
+        return shown(found, None).await;
     }
     let (mut found, mut looked) = (Vec::new(), 0);
     let next = loop {
@@ -170,7 +194,7 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
         for doc in &docs {
             looked += 1;
             after = Some((doc.leaf.order, doc.id.clone()));
-            found.extend(read(doc).filter(matches).map(SuppressionView::from));
+            found.extend(read(doc).filter(matches));
             if found.len() == limit {
                 break;
             }
@@ -183,7 +207,7 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
             break after.map(|(order, id)| after_cursor(order, &id));
         }
     };
-    page(found, next)
+    shown(found, next).await
 }
 
 fn filters(query: &mut Query) -> (Option<Family>, Option<Reason>) {
@@ -204,8 +228,14 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
     call.caller.may_use_all()?;
     let Call { door, caller, head, body, .. } = call;
     let wish = Wish::read(Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?)?;
+    // Somebody who was erased is there already, and is not named again.
+    let place = hidden_place(door.store(), &caller.tenant, wish.kind, &wish.recipient);
+    let hidden = door.store().doc(Shelf::Suppression, caller.tenant.clone(), place).await?;
     let (kept, wish) = wish.shelved(&door, &caller, door.now());
-    let shelved = door.store().shelve(vec![wish]).await?.pop();
+    let shelved = match hidden {
+        Some(hidden) => Some(Shelved::Conflict(Some(hidden))),
+        None => door.store().shelve(vec![wish]).await?.pop(),
+    };
     let (status, kept) = match shelved.ok_or_else(Problem::internal)? {
         Shelved::Done { .. } => {
             tracing::info!(suppression_id = kept.id, key_id = caller.key_id, "a recipient was suppressed");
@@ -215,7 +245,8 @@ pub(crate) async fn create(call: Call) -> Result<Response, Problem> {
             (StatusCode::OK, there.as_ref().and_then(read).ok_or_else(Problem::internal)?)
         }
     };
-    let document = serde_json::to_vec(&SuppressionView::from(kept)).map_err(|_| Problem::internal())?;
+    let document = serde_json::to_vec(&SuppressionView::of(kept, Veil::of(&caller, &door.setup())))
+        .map_err(|_| Problem::internal())?;
     Ok(view::answer(status, document))
 }
 
@@ -257,9 +288,11 @@ pub(crate) async fn remove(call: Call) -> Result<Response, Problem> {
 pub(crate) async fn export(call: Call) -> Result<Response, Problem> {
     const HEAD: &str = "id,kind,recipient,reason,source,note,created_at,created_by\r\n";
     call.caller.may_use_all()?;
-    Query::read(&call.head.uri, &[])?.end()?;
+    let sight = veil::Sight::read(&call.door, &call.caller, &call.head.uri)?;
     // Whatever is wrong with the store is told before the first byte.
     let first = some(&call.door, &call.caller, None).await?;
+    let what = Seen { what: "suppressions", ..Seen::default() };
+    let veil = sight.seen(&call.door, &call.caller, what).await?;
     let (door, caller) = (call.door, call.caller);
     let rest = stream::unfold(Some(Ok(first)), move |docs: Option<Result<Vec<Doc>, Problem>>| {
         let (door, caller) = (door.clone(), caller.clone());
@@ -268,7 +301,8 @@ pub(crate) async fn export(call: Call) -> Result<Response, Problem> {
                 Ok(docs) => docs,
                 Err(problem) => return Some((Err(problem), None)),
             };
-            let text = docs.iter().filter_map(read).map(|it| import::csv_line(&it)).collect::<String>();
+            let text =
+                docs.iter().filter_map(read).map(|it| import::csv_line(&seen(it, veil))).collect::<String>();
             let last = docs.last().filter(|_| docs.len() == AT_ONCE);
             let next = match last.map(|last| (last.leaf.order, last.id.clone())) {
                 None => None,

@@ -2,6 +2,8 @@
 
 mod mail;
 
+use std::borrow::Cow;
+
 use axum::response::Response;
 use http::{HeaderValue, StatusCode};
 use pombo_kernel::content::mailbox;
@@ -21,6 +23,7 @@ use super::members::Few;
 use super::{accept, json, keyed, mail_channel, no_mail_channel, part};
 use crate::problem::{Code, Problem};
 use crate::route::Call;
+use crate::veil::Veil;
 use crate::{body, idempotency, suppression, view};
 
 /// The most mails in one request.
@@ -206,9 +209,9 @@ struct View<'a> {
     object: &'static str,
     id: String,
     from: &'a str,
-    to: Vec<&'a str>,
-    cc: Vec<&'a str>,
-    bcc: Vec<&'a str>,
+    to: Vec<Cow<'a, str>>,
+    cc: Vec<Cow<'a, str>>,
+    bcc: Vec<Cow<'a, str>>,
     reply_to: Vec<&'a str>,
     subject: &'a str,
     html: Option<&'a str>,
@@ -274,17 +277,21 @@ pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
             bcc.push(&line.message.body.to);
         }
     }
+    let veil = Veil::of(&caller, &setup);
+    fn seen(some: Vec<&str>, veil: Veil) -> Vec<Cow<'_, str>> {
+        some.into_iter().map(|to| veil.recipient(None, to)).collect()
+    }
     view::ok(&View {
         object: "email",
         id: id.uuid(),
         from: content["from"].as_str().unwrap_or_default(),
-        to,
-        cc,
-        bcc,
+        to: seen(to, veil),
+        cc: seen(cc, veil),
+        bcc: seen(bcc, veil),
         reply_to: list("reply_to"),
-        subject: content["subject"].as_str().unwrap_or_default(),
-        html: content["html"].as_str(),
-        text: content["text"].as_str(),
+        subject: veil.text(content["subject"].as_str().unwrap_or_default()),
+        html: content["html"].as_str().map(|html| veil.text(html)),
+        text: content["text"].as_str().map(|text| veil.text(text)),
         created_at: message.created_at(),
         scheduled_at: message.send_at,
         last_event: lines.iter().map(last_event).min_by_key(|event| rank(event)).unwrap_or("queued"),

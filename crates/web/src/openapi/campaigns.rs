@@ -5,8 +5,8 @@ use pombo_kernel::campaign::recipient::Standing;
 use schemars::JsonSchema;
 
 use super::entry::{
-    CURSOR, Entry, IDEMPOTENCY, LIMIT, NDJSON, Param, REPLAYED, entry, json, param, said, silent, text,
-    written,
+    CURSOR, Entry, IDEMPOTENCY, LIMIT, NDJSON, Param, REPLAYED, REVEAL, entry, json, param, said, silent,
+    text, written,
 };
 use super::request::{CampaignIdText, Nothing};
 use crate::api::campaigns::{
@@ -83,11 +83,13 @@ pub(super) const ENTRIES: &[Entry] = &[
             param::<ReportFormat>("format", "`csv` for the whole list as a file; a page of JSON otherwise."),
             LIMIT,
             CURSOR,
+            REVEAL,
         ])
         .answers(&[
             said::<Page<RecipientView<'_>>>(200, "A page of recipients, or all of them as CSV: number, line, to, state, reason, attempts, sent_at, delivery, message_id."),
             written(200, "text/csv", ""),
-        ]),
+        ])
+        .codes(&[Code::RevealNotAllowed]),
     entry("POST", "/v1/campaigns/{id}/recipients", "add_recipients", "Adds a list to a campaign's")
         .about("A stream of any length, stored as it comes in. A line by which nobody can be written to is told and kept; whoever is on the list already is a duplicate, so that a list that broke off can be sent again. CSV begins with a header; what its other columns say, or the other members of an object, are variables of the template.")
         .names(&[CAMPAIGN])
@@ -106,9 +108,10 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry("POST", "/v1/campaigns/{id}/preview", "preview_campaign", "What a campaign would do")
         .about("Nothing is changed or sent.")
         .names(&[CAMPAIGN])
+        .query(&[REVEAL])
         .takes(&[json::<Nothing>("Nothing", "{}")])
         .answers(&[said::<PreviewView>(200, "Whom it would reach, with what, and until when.")])
-        .codes(&[Code::UnknownChannel, Code::TemplateError]),
+        .codes(&[Code::RevealNotAllowed, Code::UnknownChannel, Code::TemplateError]),
     entry("POST", "/v1/campaigns/{id}/start", "start_campaign", "Starts a campaign, now or at a time")
         .names(&[CAMPAIGN])
         .takes(&[json::<StartRequest>("CampaignStartRequest", "{}")])

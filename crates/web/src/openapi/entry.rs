@@ -148,6 +148,10 @@ pub(super) const LIMIT: Param =
     param::<super::request::Limit>("limit", "Most items in a page; 50 unless given.");
 pub(super) const CURSOR: Param =
     param::<String>("cursor", "The `next_cursor` of the page before, as it came.");
+pub(super) const REVEAL: Param = param::<bool>(
+    "reveal",
+    "`true` shows persons whom the key's role hides. The key must be allowed to, and it leaves a record.",
+);
 pub(super) const IDEMPOTENCY: Param = param::<super::request::IdempotencyKey>(
     "Idempotency-Key",
     "The same key with the same request is the same thing, however often it is sent.",

@@ -9,15 +9,19 @@ use super::request::{HoldRequest, KeyIdText, Nothing, OpenRequest, PauseRequest,
 use crate::api::channels::{ChannelView, ChannelsView};
 use crate::api::health::ReadyView;
 use crate::api::keys::{KeyChange, KeyRequest, KeyView, RotateRequest, RotatedView};
+use crate::api::links::LinkView;
 use crate::api::operations::{OperationView, TestView};
 use crate::api::page::Page;
+use crate::api::privacy::EraseRequest;
 use crate::api::stats::{StatsView, Step};
-use crate::api::store::StandingView;
+use crate::api::store::{PruneRequest, StandingView};
 use crate::problem::Code;
 use serde_json::{Map, Value};
 
 const CHANNEL: Param = param::<ChannelName>("name", "The channel's name.");
 const KEY: Param = param::<KeyIdText>("id", "`key_` and 16 hexadecimal digits.");
+const KEY_OR_OWN: Param =
+    param::<String>("id", "`key_` and 16 hexadecimal digits; `own` for the key that asks.");
 const TENANT: Param =
     param::<Tenant>("tenant", "Whose; only admins of the tenant `default` may name another than their own.");
 const FORCE: Param = param::<bool>("force", "Also the last admin key that works.");
@@ -139,6 +143,12 @@ pub(super) const ENTRIES: &[Entry] = &[
     .takes(&[json::<RotateRequest>("RotateRequest", r#"{"overlap": "24h"}"#)])
     .answers(&[said::<RotatedView>(201, "The new key, and the key itself in `key`.").with(&[REPLAYED])])
     .codes(&[Code::KeyEnded, Code::IdempotencyConflict]),
+    entry("POST", "/v1/keys/{id}/link", "link_key", "Makes a link that lets somebody into the dashboard, once")
+        .about("Whoever opens it within ten minutes is logged in with the key, without seeing it.")
+        .names(&[KEY_OR_OWN])
+        .query(&[TENANT])
+        .answers(&[said::<LinkView>(201, "The link, which is shown this once.")])
+        .codes(&[Code::KeyEnded]),
     entry("GET", "/v1/stats", "stats", "Counts of all time, or in a range with figures against their targets")
         .about(
             "Any of the parameters but `campaign` and `time_zone` asks for a range: `total` and `channels` are then what \
@@ -155,6 +165,14 @@ pub(super) const ENTRIES: &[Entry] = &[
             param::<String>("campaign", "How far this campaign is, by its id, from its beginning on."),
         ])
         .answers(&[said::<StatsView>(200, "The counts.")]),
+    entry("POST", "/v1/privacy/erase", "erase_person", "Erases everything of one person")
+        .about("Messages to that address, their places on lists, what they said before, attachments that nobody else has. What waits is cancelled first, and what is being sent is waited for. Claims of the last five years are spared and listed. The operation's `erasure` is the report. What was erased cannot be brought back.")
+        .headers(&[IDEMPOTENCY])
+        .needs(&[json::<EraseRequest>("EraseRequest", r#"{"recipient": "+55 11 98765-4321", "reason": "asked for in writing", "dry_run": true}"#)])
+        .answers(&[said::<OperationView<'_>>(202, "The operation.")
+            .with(&[("Location", "Where to follow it."), REPLAYED])
+            .leads_to(&[("read_operation", "id"), ("cancel_operation", "id")])])
+        .codes(&[Code::IdempotencyConflict]),
     entry("GET", "/v1/store", "read_store", "Whether anything is sent")
         .answers(&[said::<StandingView>(200, "Whether the store is paused, and why.")]),
     entry("POST", "/v1/store/pause", "pause_store", "Sends nothing more, of anybody's")
@@ -165,4 +183,12 @@ pub(super) const ENTRIES: &[Entry] = &[
         .about("Only for admins of the tenant `default`.")
         .takes(&[json::<Nothing>("Nothing", "{}")])
         .answers(&[said::<StandingView>(200, "The store as it is now.")]),
+    entry("POST", "/v1/store/prune", "prune_store", "Removes messages that ended long ago")
+        .about("Those that retention gives up, or those that ended longer ago than `older_than`. Claims stay for five years, and dead letters unless they are named. Only for admins of the tenant `default`.")
+        .headers(&[IDEMPOTENCY])
+        .takes(&[json::<PruneRequest>("PruneRequest", r#"{"channel": "email", "state": "sent", "older_than": "90d", "dry_run": true}"#)])
+        .answers(&[said::<OperationView<'_>>(202, "The operation, whose `counts` say what went.")
+            .with(&[("Location", "Where to follow it."), REPLAYED])
+            .leads_to(&[("read_operation", "id"), ("cancel_operation", "id")])])
+        .codes(&[Code::IdempotencyConflict]),
 ];

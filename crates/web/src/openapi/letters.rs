@@ -1,8 +1,8 @@
 //! Dead letters, operations and suppressions.
 
 use super::entry::{
-    CURSOR, Entry, IDEMPOTENCY, LIMIT, NDJSON, Param, REPLAYED, entry, json, param, said, silent, text,
-    written,
+    CURSOR, Entry, IDEMPOTENCY, LIMIT, NDJSON, Param, REPLAYED, REVEAL, entry, json, param, said, silent,
+    text, written,
 };
 use super::messages::filters;
 use super::request::{
@@ -38,8 +38,9 @@ const RULING: &str = "By ids it is done at once; by a filter it becomes an opera
 
 pub(super) const ENTRIES: &[Entry] = &[
     entry("GET", "/v1/dead-letters", "list_dead_letters", "Lists dead letters, newest first")
-        .query(filters!(param::<CauseIdText>("cause", "Of this cause."); LIMIT, CURSOR))
-        .answers(&[said::<Page<LetterLine>>(200, "A page of dead letters, each with its cause.")]),
+        .query(filters!(param::<CauseIdText>("cause", "Of this cause."); LIMIT, CURSOR, REVEAL))
+        .answers(&[said::<Page<LetterLine>>(200, "A page of dead letters, each with its cause.")])
+        .codes(&[Code::RevealNotAllowed]),
     entry("GET", "/v1/dead-letters/groups", "list_dead_letter_groups", "Dead letters by cause, the largest group first")
         .query(&[LIMIT, CURSOR])
         .answers(&[said::<Page<GroupView>>(200, "The largest groups; there are no further pages.")]),
@@ -66,8 +67,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry("GET", "/v1/dead-letters/{id}", "read_dead_letter", "One dead letter: every round, what people did, what it said before")
         .about("It is also shown when it is no longer dead; `cause` is null then.")
         .names(&[ID])
+        .query(&[REVEAL])
         .answers(&[said::<LetterStory>(200, "The letter.").with(&[("ETag", "Its version.")])])
-        .codes(&[Code::InvalidField]),
+        .codes(&[Code::RevealNotAllowed]),
     entry("PATCH", "/v1/dead-letters/{id}", "edit_dead_letter", "Changes what a dead letter says")
         .about("It is checked as a new message of its channel would be. The version that you saw is required, as `version` or in `If-Match`. An edit sends nothing.")
         .names(&[ID])
@@ -104,8 +106,10 @@ pub(super) const ENTRIES: &[Entry] = &[
             param::<String>("recipient", "On this person, however the address is written."),
             LIMIT,
             CURSOR,
+            REVEAL,
         ])
-        .answers(&[said::<Page<SuppressionView>>(200, "A page of suppressions.")]),
+        .answers(&[said::<Page<SuppressionView>>(200, "A page of suppressions.")])
+        .codes(&[Code::RevealNotAllowed]),
     entry("POST", "/v1/suppressions", "create_suppression", "Puts somebody on the list")
         .about("Each person has one entry: again is no error, and what is there stays as it is.")
         .needs(&[json::<SuppressionRequest>("SuppressionRequest", r#"{"kind": "email", "recipient": "ana@clinica.example", "reason": "opt_out"}"#)])
@@ -126,8 +130,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         .answers(&[said::<ImportView>(200, "What became of the lines.")])
         .codes(&[Code::BatchTooLarge]),
     entry("GET", "/v1/suppressions/export", "export_suppressions", "The whole list as CSV")
+        .query(&[REVEAL])
         .answers(&[written(200, "text/csv", "A heading, and one line for each entry.")])
-        .codes(&[Code::InvalidField]),
+        .codes(&[Code::RevealNotAllowed]),
     entry("DELETE", "/v1/suppressions/{id}", "remove_suppression", "Takes an entry off the list")
         .names(&[param::<SuppressionIdText>("id", "`sup_` and 32 hexadecimal digits.")])
         .answers(&[silent(204, "Whoever it was about can be written to again.")]),

@@ -8,7 +8,8 @@ use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName};
 use pombo_kernel::time::Time;
 
 use super::entry::{
-    CURSOR, Entry, IDEMPOTENCY, LIMIT, NDJSON, Param, REPLAYED, entry, json, param, said, text, written,
+    CURSOR, Entry, IDEMPOTENCY, LIMIT, NDJSON, Param, REPLAYED, REVEAL, entry, json, param, said, text,
+    written,
 };
 use super::request::{
     ClaimIdText, ClassificationRequest, MessageIdText, MessageList, MessageRequest, RenderRequest,
@@ -72,8 +73,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         .codes(UNFIT),
     entry("GET", "/v1/messages", "list_messages", "Lists messages, newest first")
         .about("A producer must give `reference`. A page examines a bounded number of messages, so it can be short, or even empty, and still have a `next_cursor`.")
-        .query(filters!(param::<StateName>("state", "In this state."); LIMIT, CURSOR))
-        .answers(&[said::<Page<MessageLine>>(200, "A page of messages, without their attempts.")]),
+        .query(filters!(param::<StateName>("state", "In this state."); LIMIT, CURSOR, REVEAL))
+        .answers(&[said::<Page<MessageLine>>(200, "A page of messages, without their attempts.")])
+        .codes(&[Code::RevealNotAllowed]),
     entry("POST", "/v1/messages/batch", "create_messages", "Accepts many messages, each on its own")
         .about("A JSON list, or a stream of lines of any length, which is answered while it comes in. One that is refused leaves its neighbours untouched.")
         .headers(&[IDEMPOTENCY])
@@ -88,7 +90,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         .codes(&[Code::BatchTooLarge]),
     entry("GET", "/v1/messages/{id}", "read_message", "One message with its attempts")
         .names(&[ID])
-        .answers(&[said::<MessageStory>(200, "The message.")]),
+        .query(&[REVEAL])
+        .answers(&[said::<MessageStory>(200, "The message.")])
+        .codes(&[Code::RevealNotAllowed]),
     entry("POST", "/v1/messages/{id}/cancel", "cancel_message", "Cancels a message that still waits")
         .about("An attempt never starts after a cancel was answered.")
         .names(&[ID])

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use pombo_kernel::alert::{Alert, Plan, RuleName, Severity, State};
+use pombo_kernel::alert::{Alert, Plan, RuleName, Severity, State, Subject};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::Actor;
 use pombo_kernel::name::{NoticeName, Tenant};
@@ -13,10 +13,11 @@ use pombo_kernel::time::Span;
 use pombo_store::Store;
 use pombo_store::audit::Event;
 use pombo_store::shelf::{Expect, Pick, Shelf, Wanted};
+use pombo_web::key::KeyDoc;
 use pombo_web::{Patience, alert, notice};
 use serde_json::{Value, json};
 
-use crate::house::{House, NOW, setup};
+use crate::house::{House, NOW, key, setup};
 
 fn wrong(text: &str) -> Alert {
     let body = json!({
@@ -113,12 +114,28 @@ async fn a_silence_lasts_as_long_as_it_was_asked_for_or_until_it_is_ended() {
     for (body, field) in [
         (json!({}), "for"),
         (json!({"for": "soon"}), "for"),
+        (json!({"for": "2horas"}), "for"),
         (json!({"for": "31d"}), "for"),
         (json!({"until": NOW}), "until"),
         (json!({"for": "1h", "until": until}), "until"),
         (json!({"for": "1h", "colour": 1}), "colour"),
     ] {
         house.post(&path, &body).await.refused("INVALID_FIELD", field);
+    }
+}
+
+#[tokio::test]
+async fn a_length_of_time_that_cannot_be_read_is_told_from_one_that_is_too_long() {
+    let house = House::new().await;
+    let path = format!("/v1/alerts/{}/silence", fired(&house, "503").await);
+    for (given, reason, hint) in
+        [("2horas", "is not a length of time", "2h"), ("31d", "is not within the next 30 days", "2h")]
+    {
+        let reply = house.post(&path, &json!({"for": given})).await.json();
+        let errors = reply["errors"].as_array().unwrap();
+        assert_eq!(errors.len(), 1, "{reply}");
+        assert_eq!((&errors[0]["field"], &errors[0]["reason"]), (&json!("for"), &json!(reason)));
+        assert!(errors[0]["hint"].as_str().unwrap().contains(hint), "{reply}");
     }
 }
 
@@ -181,4 +198,63 @@ async fn a_test_is_owed_to_whom_it_is_for() {
     assert_eq!(docs.len(), 1);
     assert_eq!(notice::read(&docs[0]).unwrap().letter.data["type"], "alert.test");
     house.post("/v1/alerts/test", &json!({"notice": "opps"})).await.refused("INVALID_FIELD", "notice");
+}
+
+/// Keys for the channel `crm`, for another one, and the alert ids: about `crm`, about `null`, about no channel, and one of
+/// the tenant `other`.
+async fn several() -> (House, [String; 4]) {
+    let house = House::new().await;
+    for (name, channel) in [("of-crm", "crm"), ("of-null", "null")] {
+        let channels = Some(vec![channel.parse().unwrap()]);
+        house.add_key("default", &KeyDoc { channels, ..key(name, "operator") }).await;
+    }
+    let about = |tenant: &str, channel: Option<&str>| {
+        let channel = channel.map(|name| name.parse().unwrap());
+        let subject = Subject { tenant: tenant.parse().unwrap(), channel, detail: None };
+        Alert { subject, ..wrong("503") }
+    };
+    let mut ids = Vec::new();
+    for alert in [
+        about("default", Some("crm")),
+        about("default", Some("null")),
+        about("default", None),
+        about("other", Some("theirs")),
+    ] {
+        ids.push(put(&house, &alert, Expect::Nothing).await);
+    }
+    (house, ids.try_into().unwrap())
+}
+
+#[tokio::test] // REQ SE-1
+async fn a_key_finds_the_alerts_of_its_tenant_and_channels_and_no_others() {
+    let (house, [crm, null, whole, theirs]) = several().await;
+    for (who, seen) in [
+        ("operator", vec![&crm, &null, &whole]),
+        ("of-crm", vec![&crm]),
+        ("of-null", vec![&null]),
+        ("foreign", vec![&theirs]),
+    ] {
+        for query in ["", "?state=firing"] {
+            let page = house.call_as(who, "GET", &format!("/v1/alerts{query}"), "").await.json();
+            let mut found: Vec<_> =
+                page["items"].as_array().unwrap().iter().map(|it| it["id"].clone()).collect();
+            found.sort_by_key(ToString::to_string);
+            let mut seen: Vec<_> = seen.iter().map(|id| json!(id)).collect();
+            seen.sort_by_key(ToString::to_string);
+            assert_eq!(found, seen, "{who}{query}");
+        }
+        for id in [&crm, &null, &whole, &theirs] {
+            let status = match seen.contains(&id) {
+                true => StatusCode::OK,
+                false => StatusCode::NOT_FOUND,
+            };
+            let reply = house.call_as(who, "GET", &format!("/v1/alerts/{id}"), "").await;
+            assert_eq!(reply.status, status, "{who} {id}: {}", reply.text);
+            for (verb, body) in [("acknowledge", "{}"), ("silence", r#"{"for": "1h"}"#), ("unsilence", "{}")]
+            {
+                let reply = house.call_as(who, "POST", &format!("/v1/alerts/{id}/{verb}"), body).await;
+                assert_eq!(reply.status, status, "{who} {verb} {id}: {}", reply.text);
+            }
+        }
+    }
 }

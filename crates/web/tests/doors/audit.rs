@@ -5,10 +5,11 @@ use pombo_kernel::time::{Span, Time};
 use pombo_store::Store;
 use pombo_store::anchor::{Anchor, Hex};
 use pombo_web::event;
+use pombo_web::key::KeyDoc;
 use serde_json::{Value, json};
 
 use crate::dead::dead;
-use crate::house::{House, NOW, Reply};
+use crate::house::{House, NOW, Reply, key};
 
 const CANARY: &str = "https://crm.example/canary-hook";
 
@@ -307,4 +308,49 @@ async fn signed_ends_are_listed_newest_first_and_told_to_everybody() {
     let told = house.call_as("foreign", "GET", "/v1/audit?event=audit.anchored&limit=1", "").await.json();
     assert_eq!(told["items"][0]["detail"]["signature"], "03".repeat(64));
     assert_eq!(told["items"][0]["detail"]["position"], 500);
+}
+
+#[tokio::test] // REQ SE-1, AU-1
+async fn a_key_finds_the_records_of_its_tenant_and_channels_and_no_others() {
+    let house = House::new().await;
+    for (name, channel) in [("of-crm", "crm"), ("of-null", "null")] {
+        let channels = Some(vec![channel.parse().unwrap()]);
+        house.add_key("default", &KeyDoc { channels, ..key(name, "operator") }).await;
+    }
+    for channel in ["crm", "null"] {
+        house.created(&json!({"channel": channel, "to": CANARY})).await;
+    }
+    house.put_template("greeting", &json!({"subject": "hi", "text": "hi"})).await;
+    let theirs = json!({"channel": "theirs", "to": "https://their.example/", "content": {"body": {}}});
+    let sent = house.call_as("foreign", "POST", "/v1/messages", theirs.to_string()).await;
+    assert_eq!(sent.status, StatusCode::ACCEPTED, "{}", sent.text);
+    let records = |who: &'static str, path: &'static str| {
+        let house = &house;
+        async move {
+            let reply = house.call_as(who, "GET", path, "").await;
+            assert_eq!(reply.status, StatusCode::OK, "{who} {path}: {}", reply.text);
+            match path.contains("export") {
+                true => {
+                    reply.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+                }
+                false => reply.json()["items"].as_array().unwrap().clone(),
+            }
+        }
+    };
+    for path in ["/v1/audit?limit=500", "/v1/audit/export?format=ndjson"] {
+        for (who, channel) in [("of-crm", "crm"), ("of-null", "null"), ("foreign", "theirs")] {
+            let found = records(who, path).await;
+            assert!(found.iter().any(|it| it["channel"] == channel), "{who} {path}: {found:?}");
+            let strange = found.iter().find(|it| {
+                let other = it["channel"].as_str().is_some_and(|name| !name.is_empty() && name != channel);
+                other || who != "foreign" && it["channel"] != channel
+            });
+            assert_eq!(strange, None, "{who} {path}");
+        }
+        let own = records("operator", path).await;
+        assert!(own.iter().all(|it| it["channel"] != "theirs"), "{path}");
+        assert!(own.iter().any(|it| it["event"] == "template_put"), "{path}");
+        let foreign = records("foreign", path).await;
+        assert!(foreign.iter().all(|it| it["event"] != "template_put"), "{path}: {foreign:?}");
+    }
 }

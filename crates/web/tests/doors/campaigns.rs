@@ -145,6 +145,7 @@ pub(crate) async fn settled(house: &House, claimed: Claimed, next: Next) {
     let mut progress = claimed.progress;
     progress.attempts = 1;
     progress.steps += 1;
+    let reported = matches!(&next, Next::Sent(_));
     let settlement = Settlement {
         key: claimed.key,
         attempt,
@@ -152,7 +153,7 @@ pub(crate) async fn settled(house: &House, claimed: Claimed, next: Next) {
         progress,
         block: Default::default(),
         vitals: Default::default(),
-        reported: false,
+        reported,
         chance: 0,
     };
     house.store.settle(vec![settlement]).await.unwrap();

@@ -1,6 +1,6 @@
 //! A door with a store behind it, a clock that stands still, and keys of every role.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -8,11 +8,13 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
+use pombo_kernel::alert::Plan;
 use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
 use pombo_kernel::classify::Rules;
-use pombo_kernel::delivery::Report;
+use pombo_kernel::delivery;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::erasure::{Bookmark, Pseudonyms, Seeker};
 use pombo_kernel::guard::Guard;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::kind::ChannelKind;
@@ -20,12 +22,15 @@ use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::message::{Actor, ClaimKey, Draft, Idempotency};
 use pombo_kernel::name::{CampaignName, ChannelName, TemplateName, Tenant};
 use pombo_kernel::policy::{Policy, Profile};
+use pombo_kernel::report::{self, Every, Schedule};
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::Line;
 use pombo_store::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
+use pombo_store::erase::{Erase, Erased, Sought};
 use pombo_store::memory::Memory;
+use pombo_store::prune::{Lapsed, Prune, Pruned};
 use pombo_store::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use pombo_store::shelf::{Doc, Expect, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::shell::Shell;
@@ -65,6 +70,8 @@ pub(crate) struct Moody {
     mood: Mutex<Option<StoreError>>,
     /// How many more calls fail before the mood passes.
     patience: AtomicUsize,
+    /// Nothing is written that leaves a record.
+    pub(crate) no_records: AtomicBool,
     pub(crate) key_reads: AtomicU64,
     pub(crate) largest_group: AtomicUsize,
 }
@@ -97,6 +104,18 @@ impl Moody {
 }
 
 impl Store for Moody {
+    fn pseudonyms(&self) -> Pseudonyms {
+        self.inner.pseudonyms()
+    }
+    fn seek(&self, seeker: Seeker, from: Bookmark, max: usize) -> Answer<'_, Sought> {
+        self.or(|store| store.seek(seeker, from, max))
+    }
+    fn erase(&self, wish: Erase) -> Answer<'_, Erased> {
+        self.or(|store| store.erase(wish))
+    }
+    fn sweep(&self) -> Answer<'_, ()> {
+        self.or(|store| store.sweep())
+    }
     fn accept(&self, drafts: Vec<Draft>) -> Answer<'_, Vec<Result<Accepted, Conflict>>> {
         self.largest_group.fetch_max(drafts.len(), Ordering::Relaxed);
         self.or(|store| store.accept(drafts))
@@ -119,7 +138,7 @@ impl Store for Moody {
     fn release(&self, claims: Vec<ClaimKey>) -> Answer<'_, Vec<Settled>> {
         self.or(|store| store.release(claims))
     }
-    fn report(&self, channel: ChannelName, reports: Vec<Report>) -> Answer<'_, Vec<Reported>> {
+    fn report(&self, channel: ChannelName, reports: Vec<delivery::Report>) -> Answer<'_, Vec<Reported>> {
         self.or(|store| store.report(channel, reports))
     }
     fn leave_out(&self, claim: ClaimKey, reason: String) -> Answer<'_, Settled> {
@@ -159,6 +178,9 @@ impl Store for Moody {
         self.or(|store| store.lines(ids))
     }
     fn shelve(&self, wishes: Vec<Shelve>) -> Answer<'_, Vec<Shelved>> {
+        if self.no_records.load(Ordering::Relaxed) && wishes.iter().any(|wish| wish.record.is_some()) {
+            return Box::pin(async { Err(StoreError::Unavailable("the disk is full".to_owned())) });
+        }
         // That a key was used is written down beside the requests, and meets no mood that was meant for them.
         match wishes.iter().all(|wish| wish.shelf == Shelf::Key && wish.record.is_none()) {
             true => self.inner.shelve(wishes),
@@ -190,6 +212,12 @@ impl Store for Moody {
     }
     fn recipients(&self, roster: Roster) -> Answer<'_, Vec<Recipient>> {
         self.or(|store| store.recipients(roster))
+    }
+    fn prune(&self, wish: Prune, max: usize, now: Time) -> Answer<'_, Pruned> {
+        self.or(|store| store.prune(wish, max, now))
+    }
+    fn lapse(&self, after: Option<MessageKey>, max: usize) -> Answer<'_, Lapsed> {
+        self.or(|store| store.lapse(after, max))
     }
     fn block(&self, place: Place, block: Block, by: Actor) -> Answer<'_, ()> {
         self.or(|store| store.block(place, block, by))
@@ -315,6 +343,18 @@ pub(crate) fn setup() -> Setup {
         };
         (channel.name.clone(), Arc::new(channel))
     };
+    let report = report::Report {
+        name: "canary-daily".parse().unwrap(),
+        tenant: "default".parse().unwrap(),
+        schedule: Schedule {
+            every: Every::Day,
+            day: "mon".parse().unwrap(),
+            at: "08:00".parse().unwrap(),
+            zone: "UTC".parse().unwrap(),
+        },
+        notify: vec!["ops".parse().unwrap()],
+        language: None,
+    };
     Setup {
         channels: [
             channel("crm", ChannelKind::Webhook, "webhook", "default", None),
@@ -333,7 +373,10 @@ pub(crate) fn setup() -> Setup {
         },
         subscribers: Guard::default(),
         claims: Policy::claims(),
-        alerts: Arc::default(),
+        alerts: Arc::new(Plan { reports: [(report.name.clone(), report)].into(), ..Plan::default() }),
+        masked: pombo_kernel::mask::MaskedRole::usual(),
+        retention: Default::default(),
+        dashboard: pombo_kernel::setup::Dashboard::default(),
     }
 }
 
@@ -376,6 +419,7 @@ impl House {
             inner,
             mood: Mutex::new(None),
             patience: AtomicUsize::new(0),
+            no_records: AtomicBool::new(false),
             key_reads: AtomicU64::new(0),
             largest_group: AtomicUsize::new(0),
         });

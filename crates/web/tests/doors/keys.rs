@@ -463,6 +463,7 @@ async fn only_the_house_makes_keys_for_other_tenants() {
         ("POST", "/v1/keys/key_viewer/rotate?tenant=default"),
         ("POST", "/v1/store/pause"),
         ("POST", "/v1/store/resume"),
+        ("POST", "/v1/store/prune"),
     ] {
         let reply = with(&house, &theirs, method, path, &json!({})).await;
         assert_eq!(reply.code(), "FORBIDDEN", "{method} {path}");

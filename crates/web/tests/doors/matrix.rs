@@ -101,6 +101,9 @@ const ROWS: &[Row] = &[
     row("POST", "/v1/alerts/{id}/acknowledge", OPERATE, "/v1/alerts/ALERT/acknowledge", "", Unknown, Unknown),
     row("POST", "/v1/alerts/{id}/silence", OPERATE, "/v1/alerts/ALERT/silence", r#"{"for": "1h"}"#, Unknown, Unknown),
     row("POST", "/v1/alerts/{id}/unsilence", OPERATE, "/v1/alerts/ALERT/unsilence", "", Unknown, Unknown),
+    row("GET", "/v1/reports", LOOK, "/v1/reports", "", Nothing, Refused),
+    row("GET", "/v1/reports/{name}", LOOK, "/v1/reports/REPORT", "", Unknown, Refused),
+    row("POST", "/v1/reports/{name}/send", OPERATE, "/v1/reports/REPORT/send", "", Unknown, Refused),
     row("GET", "/v1/channels", LOOK, "/v1/channels", "", Nothing, Nothing),
     row("POST", "/v1/channels/{name}/hold", OPERATE, "/v1/channels/CHANNEL/hold", r#"{"reason": "x"}"#, Unknown, Refused),
     row("POST", "/v1/channels/{name}/release", OPERATE, "/v1/channels/CHANNEL/release", "", Unknown, Refused),
@@ -113,6 +116,7 @@ const ROWS: &[Row] = &[
     row("PATCH", "/v1/keys/{id}", ADMINISTER, "/v1/keys/KEY", r#"{"label": "x"}"#, Unknown, Refused),
     row("DELETE", "/v1/keys/{id}", ADMINISTER, "/v1/keys/KEY", "", Unknown, Refused),
     row("POST", "/v1/keys/{id}/rotate", ADMINISTER, "/v1/keys/KEY/rotate", "", Unknown, Refused),
+    row("POST", "/v1/keys/{id}/link", ADMINISTER, "/v1/keys/KEY/link", "", Unknown, Refused),
     row("GET", "/v1/templates", LOOK, "/v1/templates", "", Nothing, Same),
     row("GET", "/v1/templates/{name}", LOOK, "/v1/templates/TEMPLATE", "", Unknown, Same),
     row("PUT", "/v1/templates/{name}", OPERATE, "/v1/templates/TEMPLATE", r#"{"text": "new"}"#, Unknown, Refused),
@@ -141,9 +145,11 @@ const ROWS: &[Row] = &[
     row("POST", "/v1/webhooks/{id}/rotate-secret", ADMINISTER, "/v1/webhooks/WEBHOOK/rotate-secret", "", Unknown, Refused),
     row("POST", "/v1/webhooks/{id}/test", OPERATE, "/v1/webhooks/WEBHOOK/test", "", Unknown, Refused),
     row("GET", "/v1/stats", LOOK, "/v1/stats", "", Nothing, Nothing),
+    row("POST", "/v1/privacy/erase", ADMINISTER, "/v1/privacy/erase", r#"{"recipient": "+5511987654321", "dry_run": true}"#, Same, Refused),
     row("GET", "/v1/store", LOOK, "/v1/store", "", Same, Same),
     row("POST", "/v1/store/pause", ADMINISTER, "/v1/store/pause", r#"{"reason": "x"}"#, Refused, Refused),
     row("POST", "/v1/store/resume", ADMINISTER, "/v1/store/resume", "", Refused, Refused),
+    row("POST", "/v1/store/prune", ADMINISTER, "/v1/store/prune", r#"{"dry_run": true}"#, Refused, Refused),
     row("POST", "/emails", SEND, "/emails", r#"{"from": "a@example.com", "to": "b@example.com", "subject": "s", "text": "t"}"#, Quiet, Quiet),
     row("POST", "/emails/batch", SEND, "/emails/batch", r#"[{"from": "a@example.com", "to": "b@example.com", "subject": "s", "text": "t"}]"#, Quiet, Quiet),
     row("GET", "/emails/{id}", FOLLOW, "/emails/MAIL", "", Unknown, Unknown),
@@ -231,6 +237,7 @@ async fn furnished() -> (House, Nouns) {
         ("MAIL", mail["id"].as_str().unwrap().to_owned()),
         ("CAMPAIGN", campaign["id"].as_str().unwrap().to_owned()),
         ("ALERT", alert),
+        ("REPORT", "canary-daily".to_owned()),
         ("CHANNEL", "crm".to_owned()),
         ("TEMPLATE", "greeting".to_owned()),
         ("KEY", "key_victim".to_owned()),
@@ -340,7 +347,7 @@ fn every_route_has_its_row() {
         let row = row.unwrap_or_else(|| {
             panic!(
                 "{route:?} is not in the matrix: add a row for it to ROWS in crates/web/tests/doors/matrix.rs, with a \
-                 request that works (LETTER, MESSAGE, CAMPAIGN, CHANNEL, TEMPLATE, KEY, WEBHOOK, OPERATION, ALERT and SUPPRESSION stand \
+                 request that works (LETTER, MESSAGE, CAMPAIGN, CHANNEL, TEMPLATE, KEY, WEBHOOK, OPERATION, ALERT, REPORT and SUPPRESSION stand \
                  for things of the tenant) and with what an admin of another tenant and a key for another channel get"
             )
         });

@@ -93,6 +93,7 @@ async fn examples_are_taken_as_they_stand() {
         ("/v1/keys/{id}/rotate", "post"),
         ("/v1/webhooks", "post"),
         ("/v1/store/pause", "post"),
+        ("/v1/privacy/erase", "post"),
         ("/emails", "post"),
         ("/emails/batch", "post"),
     ] {

@@ -239,6 +239,7 @@ async fn every_code_can_be_met() {
     met.insert(house.call("PUT", "/v1/stats", Body::empty()).await.code());
     met.insert(house.call_as("nobody", "GET", "/v1/stats", Body::empty()).await.code());
     met.insert(house.call_as("viewer", "POST", "/v1/messages", "{}").await.code());
+    met.insert(house.call_as("viewer", "GET", "/v1/messages?reveal=true", "").await.code());
     for (error, count) in [("", 1), ("TIMEOUT", 5), ("INVALID_PATIENT_DATA", 1)] {
         let asked = json!({"claimId": "CLM-A-1", "submissionError": error, "retryCount": count});
         met.insert(house.post("/v1/retry-decisions", &asked).await.code());

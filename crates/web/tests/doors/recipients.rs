@@ -62,7 +62,7 @@ async fn a_list_is_taken_line_by_line_and_its_bad_lines_are_told_and_kept() {
         (&problems[0]["to"], &problems[0]["reason"]),
         (&json!("nobody"), &json!("not an e-mail address: there is no @ in it"))
     );
-    assert!(problems[1]["reason"].as_str().unwrap().contains("`name` is null"), "{told}");
+    assert!(problems[1]["reason"].as_str().unwrap().contains("`name` has no value"), "{told}");
     let roll = &told["campaign"]["counts"];
     assert_eq!(
         (&roll["recipients"], &roll["pending"], &roll["duplicates"], &roll["invalid"]),

@@ -15,6 +15,7 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::words;
+use crate::vault::Keys;
 
 /// How long one host may take to answer before the next one is tried.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
@@ -39,6 +40,8 @@ pub struct Target {
     pooled: bool,
     /// The host that answered last, which is asked first the next time.
     last: Arc<AtomicUsize>,
+    /// What the store there is sealed with, if it is or is to be.
+    keys: Option<Keys>,
 }
 
 impl fmt::Debug for Target {
@@ -84,7 +87,17 @@ impl Target {
             plain.parse().map_err(|error| format!("a wrong database URL: {}", words(&error)))?;
         let hosts = hosts(&config, sslmode)?;
         let tls = tls(roots.as_deref().map(Path::new))?;
-        Ok(Target { hosts, tls, pooled, last: Arc::default() })
+        Ok(Target { hosts, tls, pooled, last: Arc::default(), keys: None })
+    }
+
+    /// The same, where the store is sealed with these keys, or will be.
+    #[must_use]
+    pub fn with_keys(self, keys: Option<Keys>) -> Target {
+        Target { keys, ..self }
+    }
+
+    pub(crate) fn keys(&self) -> Option<&Keys> {
+        self.keys.as_ref()
     }
 
     /// Whether a pooler gives the session away after each transaction.

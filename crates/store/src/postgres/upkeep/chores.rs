@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use pombo_kernel::retention::KEYS_KEPT;
 use pombo_kernel::time::{Span, Time};
 use tracing::{debug, info, warn};
 
@@ -61,6 +62,8 @@ const HOLDERS_EVERY: Span = Span::from_mins(1);
 const MONTHS_EVERY: Span = Span::from_hours(1);
 const FOLD_EVERY: Span = Span::from_secs(5);
 const BLOBS_AT_ONCE: usize = 100;
+/// Rows of each table, so that nobody waits for long.
+const TRACES_AT_ONCE: i64 = 1_000;
 
 /// What was done when, by the database's clock.
 pub(super) struct Chores {
@@ -299,14 +302,23 @@ pub(super) fn drop_months(link: &Link, retention: Span, now: Time) -> Result<(),
         if month.plus(1).start() + retention > now || !migrate::owns(link)? || is_unfinished(link, month)? {
             continue;
         }
-        let (from, to) = month.keys();
-        as_engine(link, vec![(sql!("month_traces"), vec![from.0.into(), to.0.into()])])?;
+        while drop_traces(link, month, now)? {}
         let names = BY_MONTH.map(|table| format!("{table}_{}", month.name())).join(", ");
         migrate::within(link, |link| link.script(&format!("DROP TABLE IF EXISTS {names}")))?;
         info!(month = month.name(), "messages older than the retention were dropped");
         while drop_unused_blobs(link)? == BLOBS_AT_ONCE {}
     }
     Ok(())
+}
+
+/// Removes some of what else is known of a month's messages; whether there may be more. Idempotency keys stay for as long
+/// as if all of it had ended now.
+fn drop_traces(link: &Link, month: Month, now: Time) -> Result<bool, StoreError> {
+    let (from, to) = month.keys();
+    let until = (now + KEYS_KEPT).millis();
+    let values = vec![from.0.into(), to.0.into(), TRACES_AT_ONCE.into(), until.into()];
+    let found = as_engine(link, vec![(sql!("month_traces"), values)])?;
+    Ok(found.iter().flatten().next().is_some_and(|row| row.get::<_, i64>(0) > 0))
 }
 
 /// Drops some attachments that no message has any more, and answers how many it found. Whoever accepts a message with

@@ -435,6 +435,12 @@ fn old_months_are_dropped_when_everything_in_them_is_finished() {
         FROM generate_series(0, 250) n";
     link.query(uses, vec![waiting.0.into(), sent.0.into()]).unwrap();
     link.query("INSERT INTO ready VALUES (1, 0, $1, 0, 5)", vec![waiting.0.into()]).unwrap();
+    let keyed = "INSERT INTO idempotency (digest, key, nonce, tenant, idempotency_key, fingerprint)
+        VALUES ('a', $1, 0, 'default', 'a', ''), ('b', $2, 0, 'default', 'b', '')";
+    link.query(keyed, vec![sent.0.into(), waiting.0.into()]).unwrap();
+    let listed = "INSERT INTO recipient (roster, number, line, message, nonce, standing, tenant, address)
+        VALUES (1, 1, 1, $1, 0, 3, 'default', 'x')";
+    link.query(listed, vec![sent.0.into()]).unwrap();
     let members = [in_flight.0.to_le_bytes().as_slice(), &[0; 12]].concat();
     link.query("INSERT INTO claim VALUES (1, 1, 0, $1)", vec![members.into()]).unwrap();
 
@@ -448,6 +454,11 @@ fn old_months_are_dropped_when_everything_in_them_is_finished() {
         assert_eq!(left, [waiting.0], "{traces}");
     }
     assert_eq!(blobs(), 1, "the one that a waiting message has");
+    let until = link.query("SELECT until FROM idempotency ORDER BY digest", Vec::new()).unwrap();
+    let until: Vec<Option<i64>> = until.iter().map(|row| row.get(0)).collect();
+    assert_eq!(until, [Some((now + days(3)).millis()), None], "a key outlasts its message");
+    let linked = "SELECT count(*) FROM recipient WHERE message IS NOT NULL";
+    assert_eq!(one::<i64>(&link.query(linked, Vec::new()).unwrap()), 0);
     // Then they are finished one after another.
     link.query("DELETE FROM ready", Vec::new()).unwrap();
     link.query("DELETE FROM claim", Vec::new()).unwrap();

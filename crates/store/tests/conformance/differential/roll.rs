@@ -97,6 +97,18 @@ pub(super) enum Command {
     },
     Shelve(Vec<Shelve>),
     Campaign(Move),
+    /// Removes everything of somebody.
+    Erase {
+        tenant: usize,
+        address: &'static str,
+        max: usize,
+    },
+    /// Removes what ended so long ago, of some ends all but the last ones, and keys of a while ago.
+    Prune {
+        secs: u64,
+        last: u64,
+        max: usize,
+    },
     Pass {
         secs: u64,
     },
@@ -326,9 +338,17 @@ impl Roll {
         }
     }
 
-    /// What somebody does about dead letters.
+    /// What somebody does about what has ended.
     fn operator(&mut self) -> Command {
         let tenant = self.pick(&[0, 0, 0, 1]);
+        if self.one_in(6) {
+            let (secs, last) = (self.pick(&[0, 1, 10, 60]), self.pick(&[0, 1, 3]));
+            return Command::Prune { secs, last, max: self.pick(&[1, 2, 50]) };
+        }
+        if self.one_in(8) {
+            let address = self.pick(&["ana", "rui", "eva\0", "person 3"]);
+            return Command::Erase { tenant, address, max: self.pick(&[1, 3, 50]) };
+        }
         match self.below(5) {
             0..3 => Command::Rule {
                 which: (0..self.pick(&[1, 3, 9])).map(|_| self.below(1_000)).collect(),

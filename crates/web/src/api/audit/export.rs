@@ -8,7 +8,6 @@ use axum::response::Response;
 use futures_util::stream;
 use pombo_kernel::setup::Setup;
 use pombo_store::audit::{Block, Event, records};
-use pombo_store::shelf::{Expect, Shelf, Shelve};
 use pombo_store::transition::act_of;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -22,6 +21,7 @@ use crate::auth::Caller;
 use crate::key::hex;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
+use crate::shelf;
 
 const HEAD: &str = "position,at,event,type,message,from,to,channel,actor,detail\r\n";
 
@@ -175,16 +175,7 @@ async fn note(
     };
     let detail = json!({"what": "audit", "format": format, "filters": filters});
     let record = act_of(Event::Exported, &caller.tenant, &caller.actor(), &detail, door.now());
-    // Nothing is removed from where nothing is; the record is all that it leaves.
-    let wish = Shelve {
-        shelf: Shelf::Cursor,
-        tenant: caller.tenant.clone(),
-        id: "export".to_owned(),
-        expect: Expect::Nothing,
-        leaf: None,
-        record: Some(record),
-    };
-    door.store().shelve(vec![wish]).await?;
+    shelf::note(door.store(), &caller.tenant, record).await?;
     tracing::info!(key_id = caller.key_id, "the audit was exported");
     Ok(())
 }

@@ -8,6 +8,8 @@ use pombo_kernel::campaign::recipient::Standing;
 use pombo_kernel::campaign::waiting::Waiting;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::listing::Terms;
+use pombo_kernel::mask;
+use pombo_kernel::message::Json;
 use pombo_kernel::suppression::Family;
 use pombo_kernel::template::Compiled;
 use pombo_kernel::time::Time;
@@ -18,9 +20,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::api::recipients::terms;
+use crate::auth::Caller;
 use crate::campaign::LimitsView;
 use crate::course::{self, Course};
 use crate::problem::Problem;
+use crate::veil::{Seen, Sight, Veil};
 use crate::{Door, suppression};
 
 /// Recipients that are looked at, and how many of them together.
@@ -86,6 +90,7 @@ pub(super) async fn of(
     doc: &Doc,
     campaign: &Campaign,
     at: Option<Time>,
+    (caller, sight): (&Caller, Sight),
 ) -> Result<PreviewView, Problem> {
     let (store, setup, now) = (door.store(), door.setup(), door.now());
     let Terms { kind, template, .. } = terms(door, doc, campaign).await?;
@@ -97,6 +102,9 @@ pub(super) async fn of(
     if looked.people == 0 {
         looked.at_past(campaign, &page(door, doc, None, 0, SAMPLES_AMONG).await?);
     }
+    let count = Some(looked.samples.len() as u64);
+    let seen = Seen { what: "preview", campaign: Some(&doc.id), count, ..Seen::default() };
+    let veil = sight.seen(door, caller, seen).await?;
     let course = Course::of(store, &setup, campaign, now).await?;
     let outlook = course.outlook(store, &doc.id, campaign).await?;
     let mut planned = campaign.clone();
@@ -118,7 +126,7 @@ pub(super) async fn of(
         eta: begun.as_ref().and_then(|(begun, from)| begun.eta(&outlook, *from)),
         first_send_at: begun.and_then(|(begun, from)| begun.next_send(&outlook, from)),
         waiting,
-        samples: looked.samples,
+        samples: looked.samples(campaign, veil),
         variables: VariablesView { needed: looked.needed, given: looked.given, missing: looked.missing },
     })
 }
@@ -169,7 +177,8 @@ struct Looked {
     kind: ChannelKind,
     people: u64,
     suppressed: u64,
-    samples: Vec<SampleView>,
+    /// Whom samples are for.
+    samples: Vec<Recipient>,
     needed: BTreeSet<String>,
     given: BTreeSet<String>,
     missing: BTreeSet<String>,
@@ -193,18 +202,33 @@ impl Looked {
         self.people = 0;
     }
 
+    /// What the first ones would get. To whom persons are hidden, it is made of what stands for them.
+    fn samples(&self, campaign: &Campaign, veil: Veil) -> Vec<SampleView> {
+        let sample = |recipient: &Recipient| {
+            let render = |payload: Option<&Json>| {
+                self.template.render(self.kind, &Value::Object(campaign.payload_for(payload)))
+            };
+            let (content, error) = match render(recipient.payload.as_ref()) {
+                Ok(content) if veil == Veil::Drawn => {
+                    let hidden = render(veil.document(recipient.payload.as_ref()).as_deref());
+                    // What stands for a number cannot be counted with.
+                    (Some(hidden.unwrap_or_else(|_| mask::shape(&content))), None)
+                }
+                Ok(content) => (Some(content), None),
+                Err(error) => (None, Some(veil.words(&error.to_string()).into_owned())),
+            };
+            SampleView { to: veil.recipient(Some(self.kind), &recipient.to).into_owned(), content, error }
+        };
+        self.samples.iter().map(sample).collect()
+    }
+
     fn at(&mut self, campaign: &Campaign, recipient: &Recipient) {
         self.people += 1;
         let payload = campaign.payload_for(recipient.payload.as_ref());
         let lacks = self.needed.iter().filter(|name| !payload.contains_key(*name)).cloned();
         self.missing.extend(lacks);
         if self.samples.len() < SAMPLES {
-            let rendered = self.template.render(self.kind, &Value::Object(payload.clone()));
-            let (content, error) = match rendered {
-                Ok(content) => (Some(content), None),
-                Err(error) => (None, Some(error.to_string())),
-            };
-            self.samples.push(SampleView { to: recipient.to.clone(), content, error });
+            self.samples.push(recipient.clone());
         }
         self.given.extend(payload.into_iter().map(|(name, _)| name));
     }

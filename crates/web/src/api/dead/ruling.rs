@@ -7,10 +7,11 @@ use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Idempotency, StateName};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::operation::{Kind, Operation, Stage};
+use pombo_kernel::setup::Setup;
 use pombo_kernel::time::Time;
 use pombo_store::dead::{Act, Ruled, Ruling, cause_of};
 use pombo_store::shelf::{Doc, Expect, Leaf, Shelf, Shelve};
-use pombo_store::{Filter, Line, Store};
+use pombo_store::{Filter, Line};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,6 +23,7 @@ use crate::api::operations;
 use crate::auth::Caller;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
+use crate::veil::Veil;
 use crate::{Door, body, filter, idempotency, key, view};
 
 /// Most letters that one request acts on by their ids.
@@ -67,7 +69,7 @@ impl Wish {
         let mut fields = Fields::read(json)?;
         let ids = fields.value("ids");
         let filter = fields.value("filter");
-        let note = fields.line("note", NOTE_BYTES);
+        let note = fields.remark("note", NOTE_BYTES);
         let dry_run = fields.flag("dry_run").unwrap_or(false);
         let rate = fields.whole("rate_per_minute", 1, RATE_MAX);
         let canary = fields.whole("canary", 0, CANARY_MAX);
@@ -167,7 +169,7 @@ async fn act(call: Call, act: Act) -> Result<Response, Problem> {
             {
                 return before.answer();
             }
-            let counted = count(door.store(), &wanted).await?;
+            let counted = count(&door, &caller, &wanted).await?;
             if wish.dry_run {
                 return counted.answer();
             }
@@ -237,19 +239,26 @@ impl Count {
     }
 }
 
-fn sample(line: &Line) -> Sample {
-    Sample {
-        id: line.message.id.to_string(),
-        channel: line.message.queue.channel.as_str().to_owned(),
-        to: line.message.body.to.clone(),
-        cause: cause_of(line).map(CauseView::from),
-    }
+/// The first of some letters, as that caller sees them.
+fn samples(lines: &[Line], setup: &Setup, veil: Veil) -> Vec<Sample> {
+    let sample = |line: &Line| {
+        let (channel, said) = (&line.message.queue.channel, &line.message.body);
+        let kind = setup.channels.get(channel).map(|channel| channel.kind);
+        Sample {
+            id: line.message.id.to_string(),
+            channel: channel.as_str().to_owned(),
+            to: veil.recipient(kind, &said.to).into_owned(),
+            cause: cause_of(line).map(|cause| CauseView::of(cause, said, veil)),
+        }
+    };
+    lines.iter().take(SAMPLES).map(sample).collect()
 }
 
 /// Counts dead letters: by their groups if these say enough, else page by page, up to a bound.
-async fn count(store: &dyn Store, wanted: &Filter) -> Result<Count, Problem> {
+async fn count(door: &Door, caller: &Caller, wanted: &Filter) -> Result<Count, Problem> {
+    let (store, setup) = (door.store(), door.setup());
     let first = store.page(wanted.clone(), None, COUNT_PAGE).await?;
-    let samples = first.lines.iter().take(SAMPLES).map(sample).collect();
+    let samples = samples(&first.lines, &setup, Veil::of(caller, &setup));
     let mut count = first.lines.len() as u64;
     let mut next = first.next;
     let by_group = Filter {
@@ -292,7 +301,8 @@ async fn touchable(door: &Door, caller: &Caller, ids: &[MessageId]) -> Result<Ve
 async fn preview_ids(door: &Door, caller: &Caller, ids: &[MessageId]) -> Result<Response, Problem> {
     let mut lines = touchable(door, caller, ids).await?;
     lines.retain(|line| line.state.name() == StateName::Failed);
-    let samples = lines.iter().take(SAMPLES).map(sample).collect();
+    let setup = door.setup();
+    let samples = samples(&lines, &setup, Veil::of(caller, &setup));
     Count { dry_run: true, count: lines.len() as u64, at_least: false, samples }.answer()
 }
 

@@ -1,11 +1,10 @@
 //! A range of time: what happened in it, step by step, and how that is to be judged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::kpi::{self, Decisions, Family, Kpi, NUMBERS, Period, Sums, Unit, share};
 use pombo_kernel::name::{ChannelName, Tenant};
-use pombo_kernel::setup::{EVENTS, Setup};
+use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Span, Time};
 use pombo_kernel::window::Zone;
 use pombo_store::{By, Counted, Measured, StatsWanted};
@@ -359,25 +358,21 @@ struct Behind {
 
 struct Figures<'a> {
     asked: &'a Asked,
-    claim_channels: BTreeSet<&'a ChannelName>,
+    setup: &'a Setup,
     messages: Behind,
     claims: Behind,
 }
 
 impl<'a> Figures<'a> {
     fn new(asked: &'a Asked, setup: &'a Setup) -> Figures<'a> {
-        let claims = setup.channels.values().filter(|channel| channel.kind == ChannelKind::Tiss);
-        let claim_channels = claims.map(|channel| &channel.name).collect();
-        Figures { asked, claim_channels, messages: Behind::default(), claims: Behind::default() }
+        Figures { asked, setup, messages: Behind::default(), claims: Behind::default() }
     }
 
     fn add(&mut self, it: &Measured) {
-        let behind = match &it.channel {
-            None => &mut self.claims,
-            Some(channel) if self.claim_channels.contains(channel) => &mut self.claims,
-            // What Pombo tells of itself is nobody's message. Notices, which go through any channel, are not counted.
-            Some(channel) if channel.as_str() == EVENTS => return,
-            Some(_) => &mut self.messages,
+        let behind = match self.setup.family(it.channel.as_ref()) {
+            Some(Family::Messages) => &mut self.messages,
+            Some(Family::Claims) => &mut self.claims,
+            None => return,
         };
         let (asked, until) = (self.asked, self.asked.until);
         for (period, sums) in [(Period::Day, &mut behind.day), (Period::Week, &mut behind.week)] {

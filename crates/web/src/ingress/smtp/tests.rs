@@ -305,6 +305,9 @@ fn setup(kind: ChannelKind) -> Setup {
         subscribers: Guard::default(),
         claims: Policy::claims(),
         alerts: std::sync::Arc::default(),
+        masked: pombo_kernel::mask::MaskedRole::usual(),
+        retention: Default::default(),
+        dashboard: pombo_kernel::setup::Dashboard::default(),
     }
 }
 

@@ -1,0 +1,347 @@
+//! A person who is everywhere, erased by the real binary: nothing is left in any file of an embedded store, in any column
+//! of a database, or, where it is encrypted, in any file of that.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod place;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use pombo::client::Payload;
+use pombo_channels::sandbox::Sandbox;
+use pombo_channels::sandbox::evolution::{EvolutionSandbox, Options};
+use pombo_channels::sandbox::resend::{self, ResendSandbox};
+use pombo_testbed::{Cluster, Database};
+use serde_json::{Value, json};
+
+use place::{Place, Server, binary, sink};
+
+const PHONE: &str = "+5511987651111";
+const MAIL: &str = "zuleica.canario@clinica.example";
+/// Stands nowhere but where it is planted.
+const CANARIES: [&str; 5] =
+    ["11987651111", "98765-1111", "zuleica.canario", "Zuleica Canário", "529.982.247-25"];
+
+struct House {
+    place: Place,
+    _providers: (EvolutionSandbox, ResendSandbox, Sandbox),
+}
+
+impl House {
+    async fn new(more: &str) -> House {
+        let place = Place::new();
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let evolution = EvolutionSandbox::start(here, Options::default()).await.unwrap();
+        let mails = ResendSandbox::start(here, &resend::Options::default()).await.unwrap();
+        let sink = sink().await;
+        let file = place.folder.path().join("pombo.toml");
+        let config = format!(
+            "{more}[channels.zap]\nkind = \"evolution\"\nbase_url = \"{}\"\ninstance = \"sandbox\"\n\
+             api_key_file = \"key\"\n[channels.mail]\nkind = \"resend\"\nbase_url = \"{}\"\napi_key_file = \"key\"\n\
+             from = \"shop@example.com\"\n[channels.crm]\nkind = \"webhook\"\nallow_private = true\n\
+             [events]\nallow_private = true\n",
+            evolution.url(),
+            mails.url()
+        );
+        std::fs::write(&file, config).unwrap();
+        std::fs::write(file.with_file_name("key"), "sandbox").unwrap();
+        House { place, _providers: (evolution, mails, sink) }
+    }
+
+    fn sink(&self) -> String {
+        self._providers.2.url("/ok")
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Value {
+        let answer = self.place.client().post(path, Payload::json(body)).await;
+        answer.unwrap_or_else(|error| panic!("POST {path}: {error}: {}", self.place.said()))
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        self.place.client().get(path).await.unwrap()
+    }
+
+    /// Waits until it is so.
+    async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut seen = Value::Null;
+        for _ in 0..1_500 {
+            seen = self.get(path).await;
+            if wanted(&seen) {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{path} never came to that: {seen}: {}", self.place.said());
+    }
+
+    /// Runs a command beside, or on, the place's store.
+    async fn pombo(&self, args: &[&str]) -> (String, String, Option<i32>) {
+        let mut command = Command::new(binary());
+        command
+            .args(args)
+            .env("POMBO_SERVER", self.place.url())
+            .env("POMBO_API_KEY", place::KEY)
+            .stdin(Stdio::null());
+        let run = tokio::task::spawn_blocking(move || command.output().unwrap());
+        let Output { status, stdout, stderr } = run.await.unwrap();
+        (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap(), status.code())
+    }
+
+    async fn erase(&self, store: &[&str], recipient: &str, more: &[&str]) -> Value {
+        let config = self.place.folder.path().join("pombo.toml");
+        let fixed =
+            ["store", "erase", "--json", "--config", config.to_str().unwrap(), "--recipient", recipient];
+        let (said, wrong, code) = self.pombo(&[&fixed, store, more].concat()).await;
+        assert_eq!(code, Some(0), "{said}{wrong}{}", self.place.said());
+        serde_json::from_str(&said).unwrap()
+    }
+
+    /// Puts the person in through every door; also where nothing is ever encrypted, if that is wished.
+    async fn plant(&self, openly: bool) {
+        let person = json!({"name": "Zuleica Canário", "cpf": "529.982.247-25"});
+        let said = "Olá, Zuleica Canário (529.982.247-25)";
+        // Told of what happens, with the person's number as the application knows them.
+        self.post("/v1/webhooks", &json!({"url": self.sink(), "events": ["message.*"]})).await;
+        let client = self.place.client();
+        client.put("/v1/templates/hi", Payload::json(&json!({"whatsapp": "Oi, {{ name }}"}))).await.unwrap();
+        // The API, with a key of its own.
+        let body = json!({"channel": "zap", "to": "(11) 98765-1111", "template": "hi", "payload": person,
+            "user_id": "zuleica.canario", "metadata": person, "reference": "consulta"});
+        let key = Some(if openly { "reminder 11987651111" } else { "reminder" }.to_owned());
+        let payload = Payload { idempotency_key: key, ..Payload::json(&body) };
+        let sent = client.post("/v1/messages", payload).await.unwrap()["id"].as_str().unwrap().to_owned();
+        self.until(&format!("/v1/messages/{sent}"), |it| it["state"] == "sent").await;
+        // A batch, with an attachment.
+        let exam = STANDARD.encode(format!("exam of {said}, which nobody else has").repeat(4_000));
+        let mail = json!({"subject": said, "text": said, "attachments": [{"filename": "exam.txt", "content": exam}]});
+        let batch = json!([
+            {"channel": "mail", "to": "Zuleica Canário <Zuleica.Canario@Clinica.example>", "content": mail},
+            {"channel": "zap", "to": PHONE, "content": {"text": said}, "send_at": "2099-01-01T00:00:00Z"},
+        ]);
+        self.post("/v1/messages/batch", &batch).await;
+        // A wrong number, put right by hand and sent again.
+        let wrong = json!({"channel": "zap", "to": "+5511987650404", "content": {"text": said}});
+        let letter = self.post("/v1/messages", &wrong).await["id"].as_str().unwrap().to_owned();
+        self.until(&format!("/v1/messages/{letter}"), |it| it["state"] == "failed").await;
+        let edit = json!({"to": PHONE, "version": 1, "note": "the number on file"});
+        client
+            .call(http::Method::PATCH, &format!("/v1/dead-letters/{letter}"), Payload::json(&edit))
+            .await
+            .unwrap();
+        self.post(&format!("/v1/messages/{letter}/retry"), &json!({})).await;
+        self.until(&format!("/v1/messages/{letter}"), |it| it["state"] == "sent").await;
+        // A dead letter of hers that went to somebody else by now.
+        let wrong = json!({"channel": "zap", "to": "+5511987650404", "content": {"text": "nobody"}});
+        let letter = self.post("/v1/messages", &wrong).await["id"].as_str().unwrap().to_owned();
+        self.until(&format!("/v1/messages/{letter}"), |it| it["state"] == "failed").await;
+        for (version, to, text) in [(1, PHONE, said), (2, "+5511987650404", "nobody")] {
+            let edit = json!({"to": to, "content": {"text": text}, "version": version});
+            let path = format!("/v1/dead-letters/{letter}");
+            client.call(http::Method::PATCH, &path, Payload::json(&edit)).await.unwrap();
+        }
+        // Two campaigns: one that waits, and one that has begun.
+        for start in [false, true] {
+            let campaign = json!({"name": "Primavera", "channel": "zap", "template": "hi",
+                "throttle_min_seconds": 3, "throttle_max_seconds": 3});
+            let id = self.post("/v1/campaigns", &campaign).await["id"].as_str().unwrap().to_owned();
+            let list = "telefone,name,cpf\n+55 11 98765-1111,Zuleica Canário,529.982.247-25\n+55 11 98765-2222,Rui,1\n";
+            let path = format!("/v1/campaigns/{id}/recipients");
+            let payload = Payload { content_type: Some("text/csv"), body: list.into(), ..Payload::default() };
+            let listed = client.post(&path, payload).await.unwrap();
+            assert_eq!(listed["added"], 2, "{listed}");
+            if start {
+                self.post(&format!("/v1/campaigns/{id}/start"), &json!({})).await;
+                self.until(&format!("/v1/campaigns/{id}"), |it| it["counts"]["sent"] != 0).await;
+            }
+        }
+        for (kind, recipient) in [("whatsapp", PHONE), ("email", MAIL)] {
+            let entry = json!({"kind": kind, "recipient": recipient, "reason": "opt_out", "note": said, "source": said});
+            self.post("/v1/suppressions", &entry).await;
+        }
+        self.post("/v1/dead-letters/discard", &json!({"filter": {"recipient": "+55 11 98765-1111"}})).await;
+        self.until("/v1/stats", |it| it["total"]["waiting"].as_u64() <= Some(3)).await;
+    }
+
+    /// What must still be so of her, and of others.
+    async fn check(&self) {
+        for to in ["11 98765-1111", MAIL] {
+            let (said, wrong, code) = self.pombo(&["suppressions", "check", to]).await;
+            assert!(said.starts_with("suppressed: opt_out") && code == Some(0), "{said}{wrong}");
+        }
+        for recipient in [PHONE, MAIL] {
+            let again =
+                self.post("/v1/privacy/erase", &json!({"recipient": recipient, "dry_run": true})).await;
+            let path = format!("/v1/operations/{}", again["id"].as_str().unwrap());
+            let again = self.until(&path, |it| it["state"] == "done").await;
+            let erased = again["erasure"]["erased"].as_object().unwrap();
+            assert!(erased.values().all(|count| count == 0), "{again}");
+        }
+        let listed = self.get("/v1/campaigns").await;
+        assert_eq!(listed["items"].as_array().unwrap().len(), 2);
+    }
+}
+
+/// Where a canary may stand: as it is, and at the three places that base64 gives it.
+fn forms() -> Vec<Vec<u8>> {
+    let mut forms = Vec::new();
+    for canary in CANARIES {
+        forms.push(canary.as_bytes().to_vec());
+        forms.push(canary.to_lowercase().into_bytes());
+        for lead in 0..3usize {
+            let text = [&b"xxx"[..lead], canary.as_bytes()].concat();
+            let encoded = STANDARD.encode(&text);
+            let whole = text.len() / 3 * 4;
+            let first = (lead * 8).div_ceil(6);
+            forms.push(encoded.as_bytes()[first..whole].to_vec());
+        }
+    }
+    forms
+}
+
+/// Which canaries are in the files of a folder, and below it.
+fn found_in(folder: &Path) -> Vec<String> {
+    let forms: Vec<String> =
+        forms().iter().map(|form| regex::escape(&String::from_utf8_lossy(form))).collect();
+    let forms = regex::bytes::Regex::new(&forms.join("|")).unwrap();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(found_in(&path));
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            let what = forms.find_iter(&bytes).map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
+            let what: std::collections::BTreeSet<String> = what.collect();
+            found.extend(what.into_iter().map(|what| format!("{what} in {}", path.display())));
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")] // REQ AU-3
+async fn nothing_of_an_erased_person_is_left_in_any_file_of_an_embedded_store() {
+    let house = House::new("").await;
+    let data = house.place.data();
+    let server = house.place.start();
+    house.place.ready().await;
+    house.plant(true).await;
+    let planted = found_in(&data);
+    for canary in ["11987651111", "zuleica.canario", "Zuleica Canário", "529.982.247-25"] {
+        assert!(planted.iter().any(|it| it.starts_with(canary)), "{canary} was never there: {planted:?}");
+    }
+    let store = ["--data", data.to_str().unwrap()];
+    let foreseen = house.erase(&store, PHONE, &["--dry-run"]).await;
+    // Through the server, which has the folder.
+    let erasure = house.erase(&store, PHONE, &["--reason", "asked for in writing"]).await;
+    let erased = &erasure["erased"];
+    assert_eq!(foreseen["erased"]["messages"], erased["messages"], "{erasure}");
+    assert!(erased["messages"].as_u64() >= Some(4) && erased["cancelled"].as_u64() >= Some(1), "{erasure}");
+    assert!(erased["events"].as_u64() >= Some(1), "{erasure}");
+    assert_eq!(
+        (&erased["recipients"], &erased["suppressions"], &erased["operations"]),
+        (&json!(2), &json!(1), &json!(1))
+    );
+    assert_eq!(
+        (&erased["revisions"], &erasure["person"]["kind"]),
+        (&json!(1), &json!("whatsapp")),
+        "{erasure}"
+    );
+    assert!(erasure["swept_ms"].is_u64(), "{erasure}");
+    assert!(server.terminate().await.success());
+    // And on the folder itself, which nobody has.
+    let erasure = house.erase(&store, &MAIL.to_uppercase(), &[]).await;
+    let erased = &erasure["erased"];
+    assert_eq!(erased["messages"].as_u64(), Some(1 + erased["events"].as_u64().unwrap()), "{erasure}");
+    assert_eq!(erased["attachments"], 1, "{erasure}");
+    assert_eq!(found_in(&data), Vec::<String>::new());
+    let server = house.place.start();
+    house.place.ready().await;
+    house.check().await;
+    assert!(server.terminate().await.success());
+    assert_eq!(found_in(&data), Vec::<String>::new(), "also not by what came after");
+    place::read_trail_in(&data);
+    let said = house.place.said();
+    for canary in CANARIES {
+        assert!(!said.contains(canary), "the log says {canary}");
+    }
+    let (said, wrong, code) = house.pombo(&["store", "check", "--data", data.to_str().unwrap()]).await;
+    assert_eq!(code, Some(0), "{said}{wrong}");
+}
+
+/// Which canaries are in the columns of a database's tables, whatever their type.
+fn found_in_tables(database: &Database) -> Vec<String> {
+    let tables = database.ask(
+        "SELECT string_agg(DISTINCT table_name, ',') FROM information_schema.tables \
+         WHERE table_schema = 'pombo' AND table_type = 'BASE TABLE'",
+    );
+    let mut found = Vec::new();
+    for table in tables.trim().split(',') {
+        // Bytes are shown as hexadecimal digits.
+        let rows = database.ask(&format!("SELECT t::text FROM pombo.\"{table}\" AS t"));
+        for form in forms() {
+            let hexadecimal: String = form.iter().map(|byte| format!("{byte:02x}")).collect();
+            let text = String::from_utf8_lossy(&form).into_owned();
+            if rows.contains(&text) || rows.contains(&hexadecimal) {
+                found.push(format!("{text} in {table}"));
+            }
+        }
+    }
+    found
+}
+
+/// Erases in a database, beside the server that uses it.
+async fn in_a_database(house: &House, database: &Database, server: Server, openly: bool) {
+    house.place.ready().await;
+    house.plant(openly).await;
+    // What an application wrote by SQL, and no node could take in.
+    let text = if openly { "Zuleica Canário" } else { "" };
+    let to = if openly { PHONE } else { "nobody" };
+    database.ask(&format!(
+        "SET search_path = pombo; \
+         INSERT INTO refused (key, nonce, at, tenant, request, why) VALUES (1, 1, 1, 'default', '{{\"to\": \"{to}\", \"content\": {{\"text\": \"{text}\"}}}}', 'no')"
+    ));
+    let store = ["--database-url", database.url()];
+    let erasure = house.erase(&store, PHONE, &["--reason", "asked for in writing"]).await;
+    let erased = &erasure["erased"];
+    assert!(erased["messages"].as_u64() >= Some(4), "{erasure}");
+    let requests = u64::from(openly);
+    assert_eq!((&erased["recipients"], &erased["requests"]), (&json!(2), &json!(requests)), "{erasure}");
+    let erasure = house.erase(&store, MAIL, &[]).await;
+    assert_eq!(erasure["erased"]["attachments"], 1, "{erasure}");
+    house.check().await;
+    place::sealed(database.url()).await;
+    assert!(server.terminate().await.success());
+    let config = house.place.folder.path().join("pombo.toml");
+    let verify = ["audit", "verify", "--config", config.to_str().unwrap(), "--database-url", database.url()];
+    let (said, wrong, code) = house.pombo(&verify).await;
+    assert_eq!(code, Some(0), "{said}{wrong}");
+}
+
+#[tokio::test(flavor = "multi_thread")] // REQ AU-3
+async fn nothing_of_an_erased_person_is_left_in_any_table_of_a_database() {
+    let database = Cluster::shared().database();
+    let house = House::new("").await;
+    let server = house.place.start_on(database.url());
+    in_a_database(&house, &database, server, true).await;
+    assert_eq!(found_in_tables(&database), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")] // REQ AU-3
+async fn with_encryption_nothing_of_an_erased_person_is_left_in_any_file_of_a_database() {
+    let cluster = Cluster::own();
+    let database = cluster.database();
+    let house = House::new("[encryption]\nkey_file = \"sealing\"\n").await;
+    std::fs::write(house.place.folder.path().join("sealing"), STANDARD.encode([9; 32])).unwrap();
+    let server = house.place.start_on(database.url());
+    in_a_database(&house, &database, server, false).await;
+    assert_eq!(found_in_tables(&database), Vec::<String>::new());
+    database.ask("CHECKPOINT");
+    let folder = database.ask("SHOW data_directory");
+    let files = Path::new(folder.trim());
+    assert!(files.join("pg_wal").is_dir());
+    assert_eq!(found_in(files), Vec::<String>::new());
+}

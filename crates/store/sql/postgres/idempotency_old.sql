@@ -1,0 +1,6 @@
+-- after, before (both exclusive), limit; of messages that are there, and how the last that happened to each ended: by
+-- idempotency_by_key, and a seek in a primary key for each
+SELECT i.key, h.outcome, h.finished_at
+FROM (SELECT key FROM idempotency WHERE key > $1 AND key < $2 AND until IS NULL ORDER BY key LIMIT $3) i
+LEFT JOIN LATERAL (SELECT outcome, finished_at FROM history WHERE history.key = i.key ORDER BY seq DESC LIMIT 1) h ON true
+ORDER BY i.key

@@ -1,0 +1,2 @@
+-- tenant, key
+DELETE FROM refused WHERE key = $2 AND tenant = $1 RETURNING key

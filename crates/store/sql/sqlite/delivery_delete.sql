@@ -1,0 +1,2 @@
+-- key; primary key
+DELETE FROM delivery WHERE key = ?1

@@ -1,0 +1,2 @@
+-- key; primary key
+DELETE FROM history WHERE key = ?1

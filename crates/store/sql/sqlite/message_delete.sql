@@ -1,0 +1,2 @@
+-- key; primary key
+DELETE FROM message WHERE key = ?1

@@ -1,0 +1,2 @@
+-- key; primary key
+DELETE FROM revision WHERE key = ?1

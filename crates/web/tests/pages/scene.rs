@@ -1,0 +1,162 @@
+//! A house in which something has happened.
+
+use std::sync::Arc;
+
+use pombo_kernel::alert::Alert;
+use pombo_kernel::block::Block;
+use pombo_kernel::classify::Verdict;
+use pombo_kernel::lifecycle::Next;
+use pombo_kernel::message::{Actor, Attempt, AttemptFailure, AttemptOutcome, FailureReason, Progress};
+use pombo_kernel::reply::Receipt;
+use pombo_kernel::time::{Clock, Span};
+use pombo_store::shelf::Expect;
+use pombo_store::{Ask, Claimed, NodeId, Place, Settlement, Store};
+use serde_json::{Value, json};
+
+use crate::house::{House, NOW};
+
+fn settled(
+    claimed: &Claimed,
+    outcome: AttemptOutcome,
+    error: Option<&str>,
+    explanation: &str,
+    next: Next,
+    house: &House,
+) -> Settlement {
+    let now = house.clock.now();
+    Settlement {
+        key: claimed.key,
+        attempt: Attempt {
+            round: claimed.progress.round,
+            number: claimed.progress.attempts + 1,
+            started_at: now - Span::from_millis(120),
+            finished_at: now,
+            outcome,
+            failure: error.map(|text| AttemptFailure {
+                verdict: if outcome == AttemptOutcome::Failed {
+                    Verdict::Permanent
+                } else {
+                    Verdict::Transient
+                },
+                category: if outcome == AttemptOutcome::Failed { "rejected" } else { "rate_limited" }.into(),
+                code: Some("429".into()),
+                text: text.into(),
+                perhaps_sent: false,
+                rule: None,
+            }),
+            next_delay: None,
+            explanation: explanation.into(),
+            policy: None,
+        },
+        next,
+        progress: Progress {
+            attempts: claimed.progress.attempts + 1,
+            steps: claimed.progress.steps + 1,
+            ..claimed.progress
+        },
+        block: Default::default(),
+        vitals: Default::default(),
+        reported: false,
+        chance: 0,
+    }
+}
+
+async fn claim(house: &House) -> Vec<Claimed> {
+    let ask = Ask { node: NodeId(1), lane: "default".parse().unwrap(), max: 1_000, rates: Arc::default() };
+    house.store.claim(ask).await.unwrap()
+}
+
+/// A message that was sent at the first attempt.
+pub(crate) async fn sent(house: &House, changes: &Value) -> String {
+    let id = house.created(changes).await;
+    for claimed in claim(house).await {
+        let receipt = Receipt { provider_id: Some("prov-1".into()), ..Receipt::default() };
+        let settlement = settled(
+            &claimed,
+            AttemptOutcome::Sent,
+            None,
+            "attempt 1 was accepted",
+            Next::Sent(receipt),
+            house,
+        );
+        house.store.settle(vec![settlement]).await.unwrap();
+    }
+    id
+}
+
+/// A message whose first attempt failed for a while, and whose second one failed for good with that error.
+pub(crate) async fn dead(house: &House, changes: &Value, error: &str) -> String {
+    let id = house.created(changes).await;
+    let wait = pombo_kernel::backoff::Wait {
+        delay: Span::from_millis(2_240),
+        nominal: Span::from_secs(2),
+        swing: 0.12,
+        hinted: false,
+    };
+    for claimed in claim(house).await {
+        let due = house.clock.now() + wait.delay;
+        let words =
+            format!("attempt 1 failed: {error}; next try in 2s240ms: policy webhook, 2s with jitter +12 %");
+        let next = Next::Retry { due, wait };
+        let settlement = settled(&claimed, AttemptOutcome::Retry, Some(error), &words, next, house);
+        house.store.settle(vec![settlement]).await.unwrap();
+    }
+    house.clock.pass(Span::from_secs(3));
+    for claimed in claim(house).await {
+        let words = format!("attempt 2 failed: {error}; rejected will not pass by trying again");
+        let next = Next::Failed(FailureReason::PermanentError);
+        let settlement = settled(&claimed, AttemptOutcome::Failed, Some(error), &words, next, house);
+        house.store.settle(vec![settlement]).await.unwrap();
+    }
+    id
+}
+
+/// Something that is wrong, with those words about it.
+pub(crate) async fn alert(house: &House, words: &str) -> String {
+    let body = json!({
+        "rule": "template_failing", "severity": "critical", "tenant": "default", "channel": "crm", "state": "firing",
+        "detail": words, "first_seen": NOW, "fired_at": NOW, "last_seen": NOW, "above": 0.1, "value": 0.5, "peak": 0.5,
+        "count": 5, "of": 10, "window": "1h", "samples": [{"what": words, "text": words, "count": 1}], "told": 1, "told_at": NOW,
+    });
+    let alert = Alert::read(&body.to_string()).unwrap();
+    let wish = pombo_web::alert::put(&alert, Expect::Nothing, None, &Actor::engine(), NOW);
+    let id = wish.id.clone();
+    house.store.shelve(vec![wish]).await.unwrap();
+    id
+}
+
+/// A channel that is held for that reason.
+pub(crate) async fn held(house: &House, reason: &str) {
+    let place = Place { channel: "crm".parse().unwrap(), destination: None };
+    house
+        .store
+        .block(place, Block::operator(reason.to_owned(), NOW), Actor(reason.to_owned()))
+        .await
+        .unwrap();
+}
+
+/// What addresses of pages stand for.
+pub(crate) struct Things {
+    pub(crate) sent: String,
+    pub(crate) dead: String,
+    pub(crate) waiting: String,
+}
+
+impl Things {
+    /// An address of the table with what stands in its braces.
+    pub(crate) fn address(&self, path: &str) -> String {
+        path.replace("SENT", &self.sent).replace("DEAD", &self.dead).replace("WAITING", &self.waiting)
+    }
+}
+
+/// One of everything; `words` stand wherever somebody else writes.
+pub(crate) async fn furnished(house: &House, words: &str) -> Things {
+    let content = json!({"body": {"note": words, words: [words]}});
+    let sent = sent(house, &json!({"reference": "order-1", "content": content})).await;
+    let changes = json!({"reference": words, "type": words, "user_id": words, "ordering_key": words, "content": content, "metadata": {"words": words}});
+    let dead = dead(house, &changes, words).await;
+    let waiting = house.created(&json!({"reference": words, "send_at": (NOW + Span::from_hours(5)).to_string(), "content": content})).await;
+    alert(house, words).await;
+    held(house, words).await;
+    Things { sent, dead, waiting }
+}
