@@ -26,6 +26,10 @@ pub const CLAIMS_KEPT: Span = Span::from_hours(24 * 1_826);
 /// Why a claim is not erased before.
 pub const WHY_SPARED: &str = "a claim is kept for five years to meet a legal duty (LGPD, art. 16, I)";
 
+/// Why what may be a claim is not.
+pub const WHY_UNKNOWN: &str =
+    "nobody can tell whether it is a claim, which is kept for five years: its channel is not set up any more";
+
 /// Messages that came with an earlier time than they were seen with are looked for so far back.
 const LATE: Span = Span::from_hours(1);
 
@@ -332,8 +336,8 @@ impl Erasure {
         }
     }
 
-    /// A message is not erased now: it is a claim, and young.
-    pub fn spare(&mut self, id: MessageId, channel: &ChannelName, now: Time) -> bool {
+    /// A message is not erased now: it is a claim, or perhaps one, and young.
+    pub fn spare(&mut self, id: MessageId, channel: &ChannelName, why: &str, now: Time) -> bool {
         let until = id.key().time() + CLAIMS_KEPT;
         if until <= now {
             return false;
@@ -342,7 +346,7 @@ impl Erasure {
         if !self.spared.iter().any(|it| it.id == id) {
             self.spared_count += 1;
             if self.spared.len() < LISTED {
-                let why = WHY_SPARED.to_owned();
+                let why = why.to_owned();
                 self.spared.push(Spared { id, channel: channel.clone(), until, why });
             }
         }

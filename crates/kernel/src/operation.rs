@@ -22,6 +22,7 @@ const TEST_PATIENCE: Span = Span::from_mins(1);
 const PROBE_LEASE: Span = Span::from_secs(25);
 /// Whoever erases says so again by then, or is dead.
 const ERASE_LEASE: Span = Span::from_secs(30);
+const SWEEP_LEASE: Span = Span::from_mins(15);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -354,6 +355,8 @@ impl Operation {
         let done = counts.messages + counts.recipients + counts.requests + counts.revisions;
         let state = match erasure.step {
             erasure::Step::Done => State::Done { finished_at: now },
+            // Nobody can write while the store is swept, so it is not tried again at once.
+            erasure::Step::Sweep => State::Running { next_at: now + SWEEP_LEASE, stage: Stage::Erasing },
             _ => State::Running { next_at: now + ERASE_LEASE, stage: Stage::Erasing },
         };
         let skipped = erasure.spared_count;

@@ -112,7 +112,8 @@ pub fn gives_up(keep: Keep, ended: Time, newer: u64, now: Time) -> bool {
     match keep {
         Keep::All => false,
         Keep::For(span) => now >= ended && now.since(ended) >= span,
-        Keep::Last(count) => newer >= count,
+        // Whatever is told of its end has to find it.
+        Keep::Last(count) => newer >= count && now >= ended && now.since(ended) >= KEPT_MIN,
     }
 }
 
@@ -203,7 +204,8 @@ mod tests {
         assert!(gives_up(Keep::For(DAY), T0, 0, T0 + DAY));
         assert!(!gives_up(Keep::For(DAY), T0, 0, T0 - DAY), "a clock that was set back gives up nothing");
         assert!(!gives_up(Keep::Last(3), T0, 2, T0 + DAY));
-        assert!(gives_up(Keep::Last(3), T0, 3, T0));
+        assert!(gives_up(Keep::Last(3), T0, 3, T0 + KEPT_MIN));
+        assert!(!gives_up(Keep::Last(3), T0, 3, T0), "what has only just ended is still told of");
     }
 
     #[test] // REQ AU-2

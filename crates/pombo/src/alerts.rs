@@ -108,7 +108,9 @@ impl Work {
             let plan = self.setup.borrow().alerts.clone();
             match self.round().await {
                 Ok(()) => {}
-                Err(StoreError::Closed | StoreError::Broken(_)) => return,
+                Err(error @ (StoreError::Closed | StoreError::Broken(_))) => {
+                    return crate::follower::stopped("alerts", &error);
+                }
                 Err(error) => self.in_trouble(&plan, &error),
             }
             tokio::time::sleep(Duration::from_millis(plan.every.millis())).await;

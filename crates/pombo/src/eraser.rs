@@ -3,11 +3,13 @@
 //!
 //! Nobody is told who it is: the document has a keyed hash, and so has whatever it leaves behind.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pombo_kernel::erasure::{Bond, Bookmark, Counts, ERASED, Erasure, Seeker, Step, Trace};
+use pombo_kernel::erasure::{
+    Bond, Bookmark, Counts, ERASED, Erasure, Seeker, Step, Trace, WHY_SPARED, WHY_UNKNOWN,
+};
 use pombo_kernel::id::MessageId;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::Actor;
@@ -38,8 +40,8 @@ const WAIT: Duration = Duration::from_millis(500);
 pub(crate) struct Eraser {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// Channels whose messages are claims.
-    claims: HashSet<ChannelName>,
+    /// The channels that are set up, by which claims are known.
+    kinds: HashMap<ChannelName, ChannelKind>,
     doc: Doc,
     operation: Operation,
     erasure: Erasure,
@@ -66,9 +68,8 @@ impl Eraser {
     ) -> Option<Eraser> {
         let erasure = Erasure::clone(operation.erasure.as_deref()?);
         let seeker = Seeker::new(store.pseudonyms(), erasure.tenant.clone(), erasure.person.clone());
-        let claims = setup.channels.values().filter(|channel| channel.kind == ChannelKind::Tiss);
-        let claims = claims.map(|channel| channel.name.clone()).collect();
-        Some(Eraser { store, clock, claims, doc, operation, erasure, seeker })
+        let kinds = setup.channels.values().map(|channel| (channel.name.clone(), channel.kind)).collect();
+        Some(Eraser { store, clock, kinds, doc, operation, erasure, seeker })
     }
 
     /// Goes on to the end, and tells how far it is.
@@ -138,7 +139,12 @@ impl Eraser {
         let mut traces = Vec::new();
         for trace in sought.traces {
             if let Trace::Message { id, channel, bond } | Trace::Revision { id, channel, bond, .. } = &trace {
-                if self.claims.contains(channel) && self.erasure.spare(*id, channel, now) {
+                let why = match self.kinds.get(channel) {
+                    Some(ChannelKind::Tiss) => Some(WHY_SPARED),
+                    Some(_) => None,
+                    None => Some(WHY_UNKNOWN).filter(|_| channel.as_str() != EVENTS),
+                };
+                if why.is_some_and(|why| self.erasure.spare(*id, channel, why, now)) {
                     continue;
                 }
                 if *bond == Bond::Names && !self.erasure.mentions {

@@ -61,7 +61,9 @@ pub(crate) trait Following: Send + Sized {
                     }
                     Ok(Rest::News(pace)) => (pace, None),
                     Ok(Rest::NewsWithin(pace, most)) => (pace, Some(most)),
-                    Err(StoreError::Closed | StoreError::Broken(_)) => return,
+                    Err(error @ (StoreError::Closed | StoreError::Broken(_))) => {
+                        return stopped("following events", &error);
+                    }
                     Err(error) => {
                         debug!(%error, "the events wait to be followed");
                         self.forget();
@@ -209,5 +211,13 @@ impl Follower {
             None => return Err(StoreError::Closed),
         };
         Ok(self.lead.is_some())
+    }
+}
+
+/// Something that worked on the store works no more. That is as it should be when the store has closed; what cannot be
+/// read is somebody's to look at.
+pub(crate) fn stopped(what: &str, error: &StoreError) {
+    if !matches!(error, StoreError::Closed) {
+        tracing::error!(%error, what, "stopped until the next start; `pombo store check` says what is wrong");
     }
 }

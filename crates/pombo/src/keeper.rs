@@ -162,7 +162,9 @@ impl Work {
         loop {
             let rest = match self.round().await {
                 Ok(rest) => rest,
-                Err(StoreError::Closed | StoreError::Broken(_)) => return,
+                Err(error @ (StoreError::Closed | StoreError::Broken(_))) => {
+                    return crate::follower::stopped("retention", &error);
+                }
                 Err(error) => {
                     debug!(%error, "what is to be let go of waits");
                     self.lease = None;

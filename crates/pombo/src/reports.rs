@@ -58,7 +58,9 @@ impl Work {
             self.setup.mark_unchanged();
             let wait = match self.round().await {
                 Ok(next) => next.map(|next| next.since(self.clock.now()).min(LOOK_ANYWAY)),
-                Err(StoreError::Closed | StoreError::Broken(_)) => return,
+                Err(error @ (StoreError::Closed | StoreError::Broken(_))) => {
+                    return crate::follower::stopped("reports", &error);
+                }
                 Err(error) => {
                     debug!(%error, "reports wait to be sent");
                     Some(TROUBLE)

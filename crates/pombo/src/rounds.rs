@@ -79,7 +79,9 @@ pub(crate) trait Rounds: Send + Sized {
                 moved.mark_unchanged();
                 let wake = match self.round().await {
                     Ok(wake) => wake,
-                    Err(StoreError::Closed | StoreError::Broken(_)) => return,
+                    Err(error @ (StoreError::Closed | StoreError::Broken(_))) => {
+                        return crate::follower::stopped(&format!("{:?}", Self::SHELF), &error);
+                    }
                     Err(error) => {
                         debug!(%error, shelf = ?Self::SHELF, "what is due waits");
                         tokio::time::sleep(TROUBLE.to_std()).await;

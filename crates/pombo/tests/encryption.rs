@@ -39,7 +39,11 @@ fn pombo(place: &Place, arguments: &[&str]) -> (Value, i32) {
         .output()
         .unwrap();
     let said = if output.stdout.is_empty() { &output.stderr } else { &output.stdout };
-    let said = serde_json::from_slice(said).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(said)));
+    let said = String::from_utf8_lossy(said);
+    // A program that was to print a key may have said something before.
+    let last = said.trim().lines().last().unwrap_or_default();
+    let read = serde_json::from_str(&said).or_else(|_| serde_json::from_str(last));
+    let said = read.unwrap_or_else(|_| panic!("{said}"));
     (said, output.status.code().unwrap())
 }
 

@@ -94,8 +94,10 @@ pub struct Sqlite {
     next_deadline: Option<Time>,
     /// When it was last noted how far the chain has come.
     noted: Option<Time>,
-    /// A sweep that somebody asked for, and what came of it.
-    sweep: Option<Result<(), StoreError>>,
+    /// Somebody asked for a sweep.
+    sweep: bool,
+    /// What came of the last one.
+    swept: Option<Result<(), StoreError>>,
 }
 
 impl Sqlite {
@@ -131,7 +133,8 @@ impl Sqlite {
             in_slice: 0,
             next_deadline: None,
             noted: None,
-            sweep: None,
+            sweep: false,
+            swept: None,
         };
         store.load(Life::New)?;
         Ok(store)
@@ -486,11 +489,12 @@ impl Core for Sqlite {
     }
 
     fn sweep(&mut self) {
-        self.sweep = Some(Err(StoreError::Unavailable("it has not been swept yet".to_owned())));
+        self.sweep = true;
     }
 
     fn swept(&mut self) -> Result<(), StoreError> {
-        self.sweep.take().unwrap_or(Ok(()))
+        let unknown = || Err(StoreError::Unavailable("it has not been swept yet".to_owned()));
+        self.swept.take().unwrap_or_else(unknown)
     }
 
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
@@ -533,8 +537,9 @@ impl Core for Sqlite {
 
     fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {
         let position = self.commit_group(now, entropy)?;
-        if let Some(outcome @ Err(_)) = &mut self.sweep {
-            *outcome = erase::sweep(&self.file.db, self.file.path());
+        // Once for each time that it is asked for: everybody waits meanwhile, whether it succeeds or not.
+        if std::mem::take(&mut self.sweep) {
+            self.swept = Some(erase::sweep(&self.file.db, self.file.path()));
         }
         Ok(position)
     }

@@ -250,7 +250,7 @@ impl Teller {
         match data {
             Some(data) => {
                 let data = data.display();
-                tips.push((format!("pombo serve --data {data}"), "the same store, for real"));
+                tips.push((format!("pombo demo --data {data}"), "go on with the same store"));
                 let with_key = |command: &str| format!("POMBO_API_KEY={key} pombo {command}");
                 tips.push((with_key("dead groups"), "its dead letters, by cause"));
                 let report = format!("campaigns report {campaign}");

@@ -192,6 +192,13 @@ fn show(erasure: &Value) {
         table.row([words.to_owned(), erasure["erased"][name].to_string()]);
     }
     table.print();
+    let found =
+        erasure["erased"].as_object().into_iter().flatten().any(|(_, count)| count.as_u64() != Some(0));
+    if !found && erasure["spared_count"] == 0 && erasure["named"] == 0 {
+        out::note(
+            "nothing of this address was found; see that it is whole, with its area code or domain, and the tenant",
+        );
+    }
     out::line(format!("{} {}", paint.dim("person"), out::field(&erasure["person"], "hash")));
     let spared = erasure["spared"].as_array().cloned().unwrap_or_default();
     for it in &spared {

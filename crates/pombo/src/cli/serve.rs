@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
+use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::LaneName;
 use pombo_kernel::time::Span;
 use pombo_store::meter::show;
@@ -355,7 +356,8 @@ fn greet(node: &Node, args: &Serve, made: Option<&Made>, paused: Option<&Pause>,
     }
     out::line("");
     if node.roles.has(NodeRole::Api) {
-        suggest(node, ready.first().map(|(name, _)| name.as_str()), made, paint);
+        let webhook = ready.iter().find(|(_, channel)| channel.kind() == ChannelKind::Webhook);
+        suggest(node, webhook.map(|(name, _)| name.as_str()), made, paint);
         out::line("");
     }
     out::line(paint.dim("Ctrl-C stops it; what is being sent is finished first."));

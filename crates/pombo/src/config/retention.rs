@@ -157,7 +157,7 @@ pub(super) fn check_months(
     keep: Option<Span>,
     channels: &BTreeMap<ChannelName, Channel>,
 ) {
-    let claims = channels.values().any(|it| it.kind() == ChannelKind::Tiss && it.unready().is_none());
+    let claims = channels.values().any(|it| it.kind() == ChannelKind::Tiss);
     if keep.is_some_and(|keep| keep < CLAIMS_MIN) && claims {
         let what = "is less than the five years (1826d) that claims are kept by law, and months go whole";
         let hint = "leave it out, and say in [retention] what is kept of other channels";

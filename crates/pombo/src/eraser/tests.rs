@@ -226,6 +226,16 @@ async fn messages_to_others_that_name_the_address_go_if_that_is_wished_and_claim
     assert_eq!((erasure.counts.messages, erasure.named, erasure.spared_count), (4, 0, 1));
 }
 
+#[tokio::test] // REQ AU-2, AU-3
+async fn what_may_be_a_claim_is_spared_when_its_channel_is_not_set_up_any_more() {
+    let (store, clock) = model();
+    let id = accept(&*store, to("old_claims", PHONE, "{}")).await;
+    begun(&*store, clock.now(), |erasure| erasure.mentions = true).await;
+    let erasure = erased(&store, &clock).await;
+    assert_eq!((erasure.counts.messages, erasure.spared_count), (0, 1));
+    assert!(erasure.spared[0].why.contains("not set up any more") && !gone(&*store, id).await);
+}
+
 #[tokio::test]
 async fn a_claim_is_erased_after_five_years() {
     let (store, clock) = model();

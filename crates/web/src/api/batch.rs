@@ -344,7 +344,8 @@ impl Batch {
             }
             match self.door.store().story(self.caller.tenant.clone(), accepted.id).await {
                 Ok(Some(story)) => Outcome::Stored { accepted, state: story.state.name() },
-                Ok(None) => Outcome::Refused(Problem::internal()),
+                // Retention has let it go; what was first answered still holds.
+                Ok(None) => Outcome::Stored { accepted, state: StateName::Pending },
                 Err(error) => Outcome::Refused(error.into()),
             }
         }))

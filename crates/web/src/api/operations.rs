@@ -18,7 +18,7 @@ use super::fields::Fields;
 use super::news::News;
 use super::page::{Paging, page};
 use super::privacy::ErasureView;
-use crate::auth::Caller;
+use crate::auth::{Access, Caller};
 use crate::key::hex;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
@@ -231,7 +231,10 @@ pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
 pub(crate) async fn cancel(call: Call) -> Result<Response, Problem> {
     let Call { door, caller, head, body, name } = call;
     Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?.end()?;
-    let (doc, _) = own(&door, &caller, &name).await?;
+    let (doc, operation) = own(&door, &caller, &name).await?;
+    if matches!(operation.kind, Kind::Erase | Kind::Prune) {
+        caller.may(Access::Administer)?;
+    }
     let (by, now) = (caller.actor(), door.now());
     // Whoever works on it may be faster: then what is there by then is cancelled.
     let operation = shelf::change(door.store(), Some(doc), |doc| {

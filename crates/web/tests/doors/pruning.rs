@@ -1,14 +1,20 @@
 //! Messages that ended long ago, at the door: what is asked for is written down, and what would go too far is refused.
 
+use std::sync::Arc;
+
 use http::StatusCode;
+use pombo_kernel::message::Actor;
 use pombo_kernel::name::Tenant;
 use pombo_kernel::operation::Kind;
+use pombo_kernel::retention::{Keep, Kept, Rules};
+use pombo_kernel::time::{Clock as _, Span};
 use pombo_store::Store;
+use pombo_store::prune::{Effect, Prune, Walk};
 use pombo_store::shelf::Shelf;
 use pombo_web::operation;
 use serde_json::json;
 
-use crate::house::House;
+use crate::house::{House, message};
 
 #[tokio::test] // REQ AU-2
 async fn a_removal_is_an_operation_with_what_was_asked_for() {
@@ -26,6 +32,40 @@ async fn a_removal_is_an_operation_with_what_was_asked_for() {
     let asked = [("channel", "crm"), ("dry_run", "true"), ("older_than", "90d"), ("state", "sent")];
     assert!(kept.filter.iter().map(|(name, value)| (name.as_str(), value.as_str())).eq(asked));
     assert_eq!(house.post("/v1/store/prune", &json!({})).await.status, StatusCode::ACCEPTED);
+}
+
+#[tokio::test] // REQ ML-10, AU-2
+async fn a_repeat_is_answered_as_one_after_its_message_is_gone() {
+    let house = House::new().await;
+    let body = message(&json!({}));
+    let first = house.post_keyed(&body, "k1").await.json();
+    let id = first["id"].as_str().unwrap();
+    let cancelled = house.post(&format!("/v1/messages/{id}/cancel"), &json!({})).await;
+    assert_eq!(cancelled.status, StatusCode::OK, "{}", cancelled.text);
+    house.clock.pass(Span::from_hours(2));
+    let kept = Kept::only(Keep::For(Span::from_hours(1)), |_| true);
+    let rules: Rules = [("crm".parse().unwrap(), kept)].into_iter().collect();
+    let wish =
+        Prune { rules: Arc::new(rules), by: Actor::engine(), effect: Effect::Remove, walk: Walk::default() };
+    assert_eq!(house.store.prune(wish, 100, house.clock.now()).await.unwrap().count(), 1);
+    assert_eq!(house.get(&format!("/v1/messages/{id}")).await.status, StatusCode::NOT_FOUND);
+    let again = house.post_keyed(&body, "k1").await;
+    assert_eq!((again.status, again.header("idempotency-replayed")), (StatusCode::ACCEPTED, Some("true")));
+    assert_eq!(again.json()["id"], id);
+    let keyed = message(&json!({"idempotency_key": "k1"}));
+    let batch = house.call_as("producer", "POST", "/v1/messages/batch", json!([keyed]).to_string()).await;
+    let item = &batch.json()["items"][0];
+    assert_eq!((&item["id"], &item["replayed"]), (&json!(id), &json!(true)), "{}", batch.text);
+    assert_eq!(house.stored().await, 0, "and nothing is sent again");
+}
+
+#[tokio::test] // REQ SE-1
+async fn only_whoever_may_begin_a_removal_may_end_it() {
+    let house = House::new().await;
+    let begun = house.post("/v1/store/prune", &json!({"older_than": "90d"})).await.json();
+    let cancel = format!("/v1/operations/{}/cancel", begun["id"].as_str().unwrap());
+    assert_eq!(house.call_as("operator", "POST", &cancel, "{}").await.status, StatusCode::FORBIDDEN);
+    assert_eq!(house.post(&cancel, &json!({})).await.status, StatusCode::OK);
 }
 
 #[tokio::test] // REQ AU-1, AU-2

@@ -88,7 +88,7 @@ struct Within {
 struct Recovery {
     retried: u64,
     sent_after_retry: u64,
-    rate: Option<f64>,
+    retry_success_rate: Option<f64>,
 }
 
 impl Stats {
@@ -237,7 +237,7 @@ pub(super) fn tries(lang: Lang, stats: &Stats) -> Markup {
                 p {
                     (lang.count(stats.recovery.retried, ("message needed a retry", "messages needed a retry"), ("mensagem precisou de nova tentativa", "mensagens precisaram de nova tentativa")))
                     "; " (lang.count(stats.recovery.sent_after_retry, ("was sent by one", "were sent by one"), ("foi enviada assim", "foram enviadas assim")))
-                    @if let Some(rate) = stats.recovery.rate { " (" (lang.percent(rate)) ")" }
+                    @if let Some(rate) = stats.recovery.retry_success_rate { " (" (lang.percent(rate)) ")" }
                     ". " span .quiet { (lang.count(retries, ("retry", "retries"), ("nova tentativa", "novas tentativas"))) }
                 }
                 (table(title, &[lang.say("Attempt", "Tentativa"), lang.say("#Made", "#Feitas"), lang.say("#Sent", "#Enviadas"), lang.say("#Success", "#Sucesso"), lang.say("#Mean wait", "#Espera média")], &rows))
