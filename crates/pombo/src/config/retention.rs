@@ -101,9 +101,8 @@ impl JsonSchema for Share {
                 {"type": "string"},
                 {
                     "type": "object",
-                    "properties": {"last": {"type": "integer", "minimum": 0}},
                     "required": ["last"],
-                    "additionalProperties": false,
+                    "maxProperties": 1,
                 },
             ],
         })

@@ -76,18 +76,9 @@ async fn it_looks_at_a_store_before_beside_and_after_a_server() {
     place.ready().await;
     let beside = in_folder(&place);
     assert_eq!((beside.code, &beside.document["ok"]), (0, &Value::Bool(true)), "{}", beside.document);
-    for name in [
-        "configuration",
-        "channels",
-        "store",
-        "integrity",
-        "disk",
-        "clock",
-        "secrets",
-        "server",
-        "providers",
-        "http",
-    ] {
+    for name in
+        ["configuration", "channels", "store", "integrity", "clock", "secrets", "server", "providers", "http"]
+    {
         assert_eq!(beside.check(name).0, "ok", "{name} in {}", beside.document);
     }
     assert!(beside.check("store").1.contains("in use by a server"), "{}", beside.document);
