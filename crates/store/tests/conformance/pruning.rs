@@ -155,6 +155,7 @@ fn what_has_not_ended_stays_however_old(w: &mut World<impl Fresh>) {
         assert!(is_there(w, id));
     }
     assert_eq!(w.settle(&held, End::Sent), Settled::Done);
+    w.pass(mins(60));
     assert_eq!(prune(w, &crm(Kept::only(Keep::Last(0), |_| true))), 1);
     assert!(!is_there(w, sending));
 }
@@ -181,6 +182,8 @@ fn the_last_ones_of_each_tenant_channel_and_state_stay(w: &mut World<impl Fresh>
     let claimed = w.claim(10).pop().unwrap();
     w.settle(&claimed, End::Sent);
     let rules = crm(Kept { sent: Keep::Last(2), failed: Keep::Last(2), ..Kept::default() });
+    assert_eq!(prune(w, &rules), 0, "what has only just ended is still told of");
+    w.pass(mins(60));
     assert_eq!(prune(w, &rules), 4);
     let there: Vec<bool> = mine.iter().chain(&dead).map(|id| is_there(w, *id)).collect();
     assert_eq!(there, [false, false, false, true, true, false, true, true]);
