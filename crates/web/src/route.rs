@@ -221,6 +221,9 @@ pub static ROUTES: &[Route] = &[
     drop_in(Method::GET, "/emails/{id}", Surface::Resend, Access::Follow, |call| {
         Box::pin(resend::show(call))
     }),
+    drop_in(Method::POST, "/emails/{id}/cancel", Surface::Resend, Access::Send, |call| {
+        Box::pin(resend::cancel(call))
+    }),
     drop_in(Method::POST, "/message/sendText/{instance}", Surface::Evolution, Access::Send, |call| {
         Box::pin(evolution::text(call))
     }),

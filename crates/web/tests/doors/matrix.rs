@@ -153,6 +153,7 @@ const ROWS: &[Row] = &[
     row("POST", "/emails", SEND, "/emails", r#"{"from": "a@example.com", "to": "b@example.com", "subject": "s", "text": "t"}"#, Quiet, Quiet),
     row("POST", "/emails/batch", SEND, "/emails/batch", r#"[{"from": "a@example.com", "to": "b@example.com", "subject": "s", "text": "t"}]"#, Quiet, Quiet),
     row("GET", "/emails/{id}", FOLLOW, "/emails/MAIL", "", Unknown, Unknown),
+    row("POST", "/emails/{id}/cancel", SEND, "/emails/MAIL/cancel", "", Unknown, Unknown),
     row("POST", "/message/sendText/{instance}", SEND, "/message/sendText/main", r#"{"number": "5511999990000", "text": "t"}"#, Quiet, Quiet),
     row("POST", "/message/sendMedia/{instance}", SEND, "/message/sendMedia/main", r#"{"number": "5511999990000", "mediatype": "image", "media": "https://example.com/a.png"}"#, Quiet, Quiet),
     row("POST", "/rest/v1/rpc/enqueue_email", SEND, "/rest/v1/rpc/enqueue_email", r#"{"p_user_id": "u", "p_template_type": "TEMPLATE", "p_recipient_email": "b@example.com"}"#, Quiet, Quiet),
