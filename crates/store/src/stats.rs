@@ -56,7 +56,8 @@ pub enum Counted {
     FailedFor = 34,
     SentByTemplate = 35,
     FailedByTemplate = 36,
-    /// Messages that were sent, by how long that took (see [`WITHIN`]), from the same moment as `SentOnAttempt`.
+    /// Messages of no campaign that were sent, by how long that took (see [`WITHIN`]), from the same moment as
+    /// `SentOnAttempt`. Those of campaigns take as long as their pace wants.
     SentWithin = 37,
     /// Messages that wait or are being sent, by lane. It rises and falls, and is kept for all time alone: see
     /// [`Backlog`].
@@ -508,7 +509,9 @@ impl Ledger {
                 sheet.waiting -= 1;
                 sheet.one(Counted::Sent);
                 sheet.sent_on[place].add(Sum::lasting(took));
-                sheet.sent_within[bucket_of(took)].add(Sum::lasting(took));
+                if message.queue.campaign.is_none() {
+                    sheet.sent_within[bucket_of(took)].add(Sum::lasting(took));
+                }
                 if let Some(template) = &message.body.template {
                     sheet.one_of(Counted::SentByTemplate, template);
                 }
