@@ -6,18 +6,25 @@
 
 mod alert;
 pub(crate) mod assets;
+mod campaign;
+mod campaigns;
 mod chart;
 mod explained;
+mod filled;
 mod form;
 mod frame;
 pub(crate) mod live;
 mod login;
 mod message;
 mod messages;
+mod multipart;
 mod overview;
 mod parts;
+mod reasons;
 pub(crate) mod session;
 mod sheet;
+mod template;
+mod templates;
 mod visit;
 mod words;
 
@@ -143,6 +150,39 @@ pub static PAGES: &[Page] = &[
     act("/messages/{id}/retry", Access::Operate, |visit, form| Box::pin(message::retry(visit, form))),
     act("/messages/{id}/reveal", Access::Follow, |visit, form| Box::pin(message::reveal(visit, form))),
     raw("/messages/{id}/preview", Access::Follow, |visit| Box::pin(message::preview(visit))),
+    show("/campaigns", Access::Look, |visit| Box::pin(campaigns::list(visit))).listed(
+        "campaigns",
+        "Campaigns",
+        "Campanhas",
+    ),
+    show("/campaigns/new", Access::Operate, |visit| Box::pin(campaign::new(visit))),
+    act("/campaigns/new", Access::Operate, |visit, form| Box::pin(campaign::create(visit, form))),
+    show("/campaigns/{id}", Access::Look, |visit| Box::pin(campaign::page(visit))),
+    show("/campaigns/{id}/edit", Access::Operate, |visit| Box::pin(campaign::edit(visit))),
+    act("/campaigns/{id}/edit", Access::Operate, |visit, form| Box::pin(campaign::change(visit, form))),
+    show("/campaigns/{id}/list", Access::Operate, |visit| Box::pin(campaign::list(visit))),
+    act("/campaigns/{id}/list", Access::Operate, |visit, form| Box::pin(campaign::upload(visit, form))),
+    act("/campaigns/{id}/import", Access::Operate, |visit, form| Box::pin(campaign::import(visit, form))),
+    show("/campaigns/{id}/preview", Access::Look, |visit| Box::pin(campaign::preview(visit))),
+    raw("/campaigns/{id}/sample", Access::Look, |visit| Box::pin(campaign::sample(visit))),
+    show("/campaigns/{id}/recipients", Access::Look, |visit| Box::pin(campaign::people(visit))),
+    raw("/campaigns/{id}/report", Access::Look, |visit| Box::pin(campaign::report(visit))),
+    act("/campaigns/{id}/start", Access::Operate, |visit, form| Box::pin(campaign::start(visit, form))),
+    act("/campaigns/{id}/schedule", Access::Operate, |visit, form| Box::pin(campaign::schedule(visit, form))),
+    act("/campaigns/{id}/pause", Access::Operate, |visit, form| Box::pin(campaign::pause(visit, form))),
+    act("/campaigns/{id}/resume", Access::Operate, |visit, form| Box::pin(campaign::resume(visit, form))),
+    act("/campaigns/{id}/retry", Access::Operate, |visit, form| Box::pin(campaign::retry(visit, form))),
+    act("/campaigns/{id}/cancel", Access::Operate, |visit, form| Box::pin(campaign::cancel(visit, form))),
+    act("/campaigns/{id}/remove", Access::Operate, |visit, form| Box::pin(campaign::remove(visit, form))),
+    show("/templates", Access::Look, |visit| Box::pin(templates::list(visit))).listed(
+        "templates",
+        "Templates",
+        "Modelos",
+    ),
+    show("/templates/{name}", Access::Look, |visit| Box::pin(template::page(visit))),
+    act("/templates/{name}", Access::Operate, |visit, form| Box::pin(template::save(visit, form))),
+    raw("/templates/{name}/preview", Access::Look, |visit| Box::pin(template::preview(visit))),
+    act("/templates/{name}/preview", Access::Operate, |visit, form| Box::pin(template::try_out(visit, form))),
     open(Method::GET, "/login", |guest| Box::pin(login::form(guest))),
     open(Method::POST, "/login", |guest| Box::pin(login::enter(guest))),
     act("/logout", Access::Any, |visit, _| Box::pin(login::leave(visit))),

@@ -176,6 +176,16 @@ pub(crate) fn asking_form(
     }
 }
 
+/// A form that may bring a file along.
+pub(crate) fn file_form(look: &Look, action: &str, back: Option<&str>, content: &Markup) -> Markup {
+    html! {
+        form method="post" action=(action) enctype="multipart/form-data" {
+            (hidden(look, back))
+            (content)
+        }
+    }
+}
+
 fn hidden(look: &Look, back: Option<&str>) -> Markup {
     html! {
         input type="hidden" name="csrf" value=(look.csrf);

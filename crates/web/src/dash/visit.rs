@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
+use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Uri};
 use pombo_kernel::time::Time;
@@ -183,8 +184,23 @@ impl Visit {
     ) -> Result<Response, Problem> {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let extensions = self.0.head.extensions.clone();
-        let asked = route::Asked { method, path, name, query, extensions, body };
+        let media = "application/json";
+        let asked = route::Asked { method, path, name, query, extensions, media, body };
         route::inside(&self.0.door, self.caller(), asked).await
+    }
+
+    /// Hands a file of that type to the API, as if it had been posted there.
+    pub(crate) async fn hand<T: DeserializeOwned>(
+        &self,
+        path: &'static str,
+        name: &str,
+        query: &str,
+        (media, file): (&'static str, Bytes),
+    ) -> Result<T, Problem> {
+        let extensions = self.0.head.extensions.clone();
+        let method = Method::POST;
+        let asked = route::Asked { method, path, name, query, extensions, media, body: Body::from(file) };
+        read(route::inside(&self.0.door, self.caller(), asked).await?).await
     }
 
     /// What is to be told on this page, and on no other.

@@ -188,6 +188,9 @@ pub(super) struct RenderRequest {
     /// Instead of `kind`: a channel, whose kind it is.
     channel: Option<ChannelName>,
     version: Option<u32>,
+    /// Words to try instead of any version: `subject`, `text`, `html` and `whatsapp`, as they are put. There need be no
+    /// template of that name.
+    draft: Option<TemplateRequest>,
 }
 
 /// An answer as it came, or what is known of it, and of which kind or channel.
