@@ -48,6 +48,12 @@ impl Form {
         self.0.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.as_str())
     }
 
+    /// Those of the fields that were filled in, as a document for the API.
+    pub(crate) fn document(&self, names: &[&str]) -> serde_json::Value {
+        let given = names.iter().filter_map(|name| Some(((*name).to_owned(), self.given(name)?.into())));
+        serde_json::Value::Object(given.collect())
+    }
+
     /// The page that the form stood on, where it says so.
     pub(crate) fn back(&self) -> Option<&str> {
         local(self.get("back"))
