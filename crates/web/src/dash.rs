@@ -5,14 +5,18 @@
 //! API and are written once. Everything works without script; see `pombo.js` for what one adds.
 
 mod alert;
+mod alerts;
 pub(crate) mod assets;
 mod campaign;
 mod campaigns;
+mod audit;
+mod channels;
 mod chart;
 mod explained;
 mod filled;
 mod form;
 mod frame;
+mod keys;
 pub(crate) mod live;
 mod login;
 mod message;
@@ -21,6 +25,8 @@ mod multipart;
 mod overview;
 mod parts;
 mod reasons;
+mod policies;
+mod schedule;
 pub(crate) mod session;
 mod sheet;
 mod template;
@@ -183,6 +189,37 @@ pub static PAGES: &[Page] = &[
     act("/templates/{name}", Access::Operate, |visit, form| Box::pin(template::save(visit, form))),
     raw("/templates/{name}/preview", Access::Look, |visit| Box::pin(template::preview(visit))),
     act("/templates/{name}/preview", Access::Operate, |visit, form| Box::pin(template::try_out(visit, form))),
+    show("/channels", Access::Look, |visit| Box::pin(channels::list(visit)))
+        .listed("channels", "Channels", "Canais"),
+    show("/channels/{name}", Access::Look, |visit| Box::pin(channels::page(visit))),
+    act("/channels/{name}/test", Access::Operate, |visit, form| Box::pin(channels::test(visit, form))),
+    act("/channels/{name}/hold", Access::Operate, |visit, form| Box::pin(channels::hold(visit, form))),
+    act("/channels/{name}/release", Access::Operate, |visit, form| Box::pin(channels::release(visit, form))),
+    act("/channels/{name}/open", Access::Operate, |visit, form| Box::pin(channels::open(visit, form))),
+    act("/channels/{name}/close", Access::Operate, |visit, form| Box::pin(channels::close(visit, form))),
+    show("/policies", Access::Look, |visit| Box::pin(policies::list(visit))).listed(
+        "policies",
+        "Policies",
+        "Políticas",
+    ),
+    show("/policies/{name}", Access::Look, |visit| Box::pin(policies::page(visit))),
+    show("/alerts", Access::Look, |visit| Box::pin(alerts::list(visit)))
+        .listed("alerts", "Alerts", "Alertas"),
+    show("/alerts/{id}", Access::Look, |visit| Box::pin(alerts::page(visit))),
+    act("/alerts/{id}/acknowledge", Access::Operate, |visit, form| {
+        Box::pin(alerts::acknowledge(visit, form))
+    }),
+    act("/alerts/{id}/silence", Access::Operate, |visit, form| Box::pin(alerts::silence(visit, form))),
+    act("/alerts/{id}/unsilence", Access::Operate, |visit, form| Box::pin(alerts::unsilence(visit, form))),
+    show("/audit", Access::Look, |visit| Box::pin(audit::list(visit))).listed("audit", "Audit", "Auditoria"),
+    raw("/audit/export", Access::Look, |visit| Box::pin(audit::export(visit))),
+    show("/audit/chain", Access::Look, |visit| Box::pin(audit::chain(visit))),
+    show("/keys", Access::Administer, |visit| Box::pin(keys::list(visit))).listed("keys", "Keys", "Chaves"),
+    act("/keys", Access::Administer, |visit, form| Box::pin(keys::create(visit, form))),
+    show("/keys/{id}", Access::Administer, |visit| Box::pin(keys::page(visit))),
+    act("/keys/{id}/link", Access::Administer, |visit, form| Box::pin(keys::link(visit, form))),
+    act("/keys/{id}/rotate", Access::Administer, |visit, form| Box::pin(keys::rotate(visit, form))),
+    act("/keys/{id}/revoke", Access::Administer, |visit, form| Box::pin(keys::revoke(visit, form))),
     open(Method::GET, "/login", |guest| Box::pin(login::form(guest))),
     open(Method::POST, "/login", |guest| Box::pin(login::enter(guest))),
     act("/logout", Access::Any, |visit, _| Box::pin(login::leave(visit))),

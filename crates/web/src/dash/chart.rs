@@ -90,7 +90,7 @@ fn part_of(count: u64, top: u64) -> f64 {
     if top == 0 { 0.0 } else { count as f64 * 100.0 / top as f64 }
 }
 
-fn decimals(number: f64) -> String {
+pub(super) fn decimals(number: f64) -> String {
     let text = format!("{number:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -84,6 +84,12 @@ impl Form {
         chosen.map(|(_, file)| file.clone())
     }
 
+    /// Those of the fields that were filled in, as a document for the API.
+    pub(crate) fn document(&self, names: &[&str]) -> serde_json::Value {
+        let given = names.iter().filter_map(|name| Some(((*name).to_owned(), self.given(name)?.into())));
+        serde_json::Value::Object(given.collect())
+    }
+
     /// The page that the form stood on, where it says so.
     pub(crate) fn back(&self) -> Option<&str> {
         local(self.get("back"))

@@ -6,8 +6,8 @@ use maud::{Markup, html};
 use pombo_kernel::time::{Span, Time};
 use serde::Deserialize;
 
-pub(crate) use self::figures::failure;
-use self::figures::{Stats, chart, delivery, tiles, tries};
+use self::figures::tiles;
+pub(crate) use self::figures::{Stats, chart, delivery, failure, tries};
 use super::alert::{self, Fired};
 use super::messages::meaning;
 use super::parts::{self, Tone, ago, badge, empty, linked, prose, table};
@@ -99,7 +99,8 @@ pub(crate) async fn page(visit: Visit) -> Result<Sheet, Problem> {
         .live("waiting", html! { div .two { (lanes(look, &stats)) (standing(look, &channels.items)) } }))
 }
 
-fn stats_query(look: &Look, range: Range) -> String {
+/// What is asked of the counters for that time.
+pub(crate) fn stats_query(look: &Look, range: Range) -> String {
     parts::query([("time_zone".to_owned(), look.zone.to_string())]) + "&" + range.query()
 }
 

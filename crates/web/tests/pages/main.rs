@@ -15,3 +15,4 @@ mod markup;
 mod matrix;
 mod scene;
 mod sessions;
+mod upkeep;

@@ -101,6 +101,7 @@ const KNOWN: &[&str] = &[
     "table",
     "tbody",
     "td",
+    "text",
     "textarea",
     "th",
     "thead",

@@ -20,6 +20,29 @@ pub(crate) const ROWS: &[Row] = &[
     ("POST", "/messages/{id}/retry", Some(Access::Operate), "/messages/DEAD/retry"),
     ("POST", "/messages/{id}/reveal", Some(Access::Follow), "/messages/DEAD/reveal"),
     ("GET", "/messages/{id}/preview", Some(Access::Follow), "/messages/DEAD/preview"),
+    ("GET", "/channels", Some(Access::Look), "/channels"),
+    ("GET", "/channels/{name}", Some(Access::Look), "/channels/crm"),
+    ("POST", "/channels/{name}/test", Some(Access::Operate), "/channels/crm/test"),
+    ("POST", "/channels/{name}/hold", Some(Access::Operate), "/channels/crm/hold"),
+    ("POST", "/channels/{name}/release", Some(Access::Operate), "/channels/crm/release"),
+    ("POST", "/channels/{name}/open", Some(Access::Operate), "/channels/crm/open"),
+    ("POST", "/channels/{name}/close", Some(Access::Operate), "/channels/crm/close"),
+    ("GET", "/policies", Some(Access::Look), "/policies"),
+    ("GET", "/policies/{name}", Some(Access::Look), "/policies/smtp"),
+    ("GET", "/alerts", Some(Access::Look), "/alerts"),
+    ("GET", "/alerts/{id}", Some(Access::Look), "/alerts/ALERT"),
+    ("POST", "/alerts/{id}/acknowledge", Some(Access::Operate), "/alerts/ALERT/acknowledge"),
+    ("POST", "/alerts/{id}/silence", Some(Access::Operate), "/alerts/ALERT/silence"),
+    ("POST", "/alerts/{id}/unsilence", Some(Access::Operate), "/alerts/ALERT/unsilence"),
+    ("GET", "/audit", Some(Access::Look), "/audit"),
+    ("GET", "/audit/export", Some(Access::Look), "/audit/export"),
+    ("GET", "/audit/chain", Some(Access::Look), "/audit/chain?check=1"),
+    ("GET", "/keys", Some(Access::Administer), "/keys"),
+    ("POST", "/keys", Some(Access::Administer), "/keys"),
+    ("GET", "/keys/{id}", Some(Access::Administer), "/keys/key_clerk"),
+    ("POST", "/keys/{id}/link", Some(Access::Administer), "/keys/key_clerk/link"),
+    ("POST", "/keys/{id}/rotate", Some(Access::Administer), "/keys/key_clerk/rotate"),
+    ("POST", "/keys/{id}/revoke", Some(Access::Administer), "/keys/key_clerk/revoke"),
     ("GET", "/login", None, "/login"),
     ("POST", "/login", None, "/login"),
     ("POST", "/logout", Some(Access::Any), "/logout"),
@@ -30,7 +53,7 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// The addresses of pages that are looked at.
 pub(crate) fn shown() -> impl Iterator<Item = &'static str> {
-    let aside = ["/login", "/live", "/assets/{file}", "/messages/{id}/preview"];
+    let aside = ["/login", "/live", "/assets/{file}", "/messages/{id}/preview", "/audit/export"];
     ROWS.iter().filter(move |row| row.0 == "GET" && !aside.contains(&row.1)).map(|row| row.3)
 }
 
@@ -51,6 +74,7 @@ async fn a_page_is_shown_to_the_roles_that_may_see_it_and_told_in_words_to_the_o
         for (method, path, access, address) in ROWS {
             let Some(access) = access.filter(|_| {
                 !["/logout", "/live", "/messages/{id}/preview", "/messages/{id}/reveal"].contains(path)
+                    && !crate::upkeep::APART.contains(path)
             }) else {
                 continue;
             };

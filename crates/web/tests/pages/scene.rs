@@ -140,12 +140,14 @@ pub(crate) struct Things {
     pub(crate) sent: String,
     pub(crate) dead: String,
     pub(crate) waiting: String,
+    pub(crate) alert: String,
 }
 
 impl Things {
     /// An address of the table with what stands in its braces.
     pub(crate) fn address(&self, path: &str) -> String {
-        path.replace("SENT", &self.sent).replace("DEAD", &self.dead).replace("WAITING", &self.waiting)
+        let path = path.replace("SENT", &self.sent).replace("DEAD", &self.dead);
+        path.replace("WAITING", &self.waiting).replace("ALERT", &self.alert)
     }
 }
 
@@ -156,7 +158,8 @@ pub(crate) async fn furnished(house: &House, words: &str) -> Things {
     let changes = json!({"reference": words, "type": words, "user_id": words, "ordering_key": words, "content": content, "metadata": {"words": words}});
     let dead = dead(house, &changes, words).await;
     let waiting = house.created(&json!({"reference": words, "send_at": (NOW + Span::from_hours(5)).to_string(), "content": content})).await;
-    alert(house, words).await;
+    let alert = alert(house, words).await;
     held(house, words).await;
-    Things { sent, dead, waiting }
+    crate::upkeep::furnish(house, words).await;
+    Things { sent, dead, waiting, alert }
 }
