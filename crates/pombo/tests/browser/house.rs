@@ -55,8 +55,15 @@ above = 5
 enabled = false
 "#;
 
-/// Pages that are no documents for people: a stream, a mail in its frame.
-const ASIDE: [&str; 2] = ["/live", "/messages/{id}/preview"];
+/// What is no page of its own: a stream, mails in their frames, files.
+const ASIDE: [&str; 6] = [
+    "/live",
+    "/messages/{id}/preview",
+    "/campaigns/{id}/sample",
+    "/campaigns/{id}/report",
+    "/templates/{name}/preview",
+    "/audit/export",
+];
 
 pub(crate) struct House {
     place: Place,

@@ -31,7 +31,32 @@ async function furnished() {
   await post("/v1/channels/claims/hold", { reason: "the operator announced maintenance until noon" });
   await until("the bank is held", async () => (await get("/v1/channels")).items.find((it) => it.name === "bank").destinations.length > 0);
   await until("an alert fires", async () => (await get("/v1/alerts?state=firing")).items.length > 0);
-  return { sent, saved, waiting, dead: dead[0] };
+  const campaigns = await held();
+  const operation = await post("/v1/dead-letters/discard", { filter: { category: "recipient_not_found", channel: "mail" }, note: "the address was never right" });
+  const first = async (path) => (await get(path)).items[0];
+  return {
+    sent, saved, waiting, dead: dead[0], ...campaigns,
+    cause: (await first("/v1/dead-letters/groups")).cause,
+    operation: operation.id,
+    alert: (await first("/v1/alerts?state=firing")).id,
+    key: (await post("/v1/keys", { label: "recepção", role: "operator" })).id,
+  };
+}
+
+// A campaign that is running, and one that is a draft.
+async function held() {
+  const made = async (name, people) => {
+    const pace = { throttle_min_seconds: 15, throttle_max_seconds: 25 };
+    const { id } = await post("/v1/campaigns", { name, channel: "whatsapp", template: "lembrete", ...pace });
+    const list = Array.from({ length: people }, (_, n) => ({ to: `+55119870${String(n).padStart(5, "1")}`, name: `Pessoa ${n + 1}`, hour: "9h" }));
+    await post(`/v1/campaigns/${id}/recipients`, list);
+    return id;
+  };
+  const draft = await made("Retorno de novembro", 12);
+  const running = await made("Consultas de amanhã", 40);
+  await post(`/v1/campaigns/${running}/start`);
+  await until("the campaign has begun", async () => (await get(`/v1/campaigns/${running}`)).counts.sent > 0);
+  return { draft, running };
 }
 
 module.exports = { furnished };

@@ -5,6 +5,7 @@ const { launch, place, shot } = require("./chrome.cjs");
 const walks = {
   ...require("./day.cjs"),
   ...require("./gallery.cjs"),
+  ...require("./repair.cjs"),
   ...require("./watch.cjs"),
 };
 

@@ -135,7 +135,7 @@ pub(crate) fn state(lang: Lang, state: &str) -> Markup {
 /// A table. Columns are names; one that begins with `#` is of numbers, and stands to the right.
 pub(crate) fn table(caption: &str, columns: &[&str], rows: &[Markup]) -> Markup {
     html! {
-        div .wide role="region" aria-label=(caption) tabindex="0" {
+        div .wide role="group" aria-label=(caption) tabindex="0" {
             table {
                 caption .unseen { (caption) }
                 thead { tr { @for column in columns {

@@ -281,7 +281,7 @@ pub(crate) fn delivery(lang: Lang, stats: &Stats) -> Markup {
                     @if let Some(most) = took.p95_seconds { (lang.say(", 95% within ", ", 95% em até ")) strong { (lang.span(seconds(most))) } }
                     "."
                 }
-                (table(title, &[lang.say("Within", "Em até"), "", lang.say("#Messages", "#Mensagens")], &rows))
+                (table(title, &[lang.say("Within", "Em até"), lang.say("Share", "Parte"), lang.say("#Messages", "#Mensagens")], &rows))
             }
         }
     }
