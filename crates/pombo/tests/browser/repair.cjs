@@ -91,9 +91,9 @@ async function campaign(browser, way) {
   const { page } = own;
   await nav(page, "Campaigns");
   await follow(page, "New campaign");
-  await page.getByLabel("Name").fill("Consultas de amanhã");
-  await page.getByLabel("Channel").selectOption("whatsapp");
-  await page.getByLabel("Template").selectOption("lembrete");
+  await page.getByLabel("Name", { exact: true }).fill("Consultas de amanhã");
+  await page.getByLabel("Channel", { exact: true }).selectOption("whatsapp");
+  await page.getByLabel("Template", { exact: true }).selectOption("lembrete");
   await page.getByLabel("Wait at least").fill("3");
   await page.getByLabel("Wait at most").fill("3");
   await press(page, "Create the draft");
