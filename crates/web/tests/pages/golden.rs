@@ -26,6 +26,10 @@ fn settled(page: &str, things: &crate::scene::Things) -> String {
     for (id, name) in [(&things.dead, "DEAD"), (&things.sent, "SENT"), (&things.waiting, "WAITING")] {
         text = text.replace(&format!("{}…{}", &id[..8], &id[id.len() - 6..]), name);
     }
+    for (name, id) in things.campaigns.named() {
+        let short = format!("{}…{}", &id[..8], &id[id.len() - 6..]);
+        text = text.replace(id, name).replace(&short, name);
+    }
     text.replace("><", ">\n<")
 }
 

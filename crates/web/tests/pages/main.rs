@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod browser;
+mod campaigns;
 mod forms;
 mod golden;
 mod hostile;
@@ -15,4 +16,5 @@ mod markup;
 mod matrix;
 mod scene;
 mod sessions;
+mod templates;
 mod upkeep;

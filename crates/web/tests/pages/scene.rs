@@ -141,14 +141,58 @@ pub(crate) struct Things {
     pub(crate) dead: String,
     pub(crate) waiting: String,
     pub(crate) alert: String,
+    pub(crate) campaigns: Campaigns,
 }
 
 impl Things {
     /// An address of the table with what stands in its braces.
     pub(crate) fn address(&self, path: &str) -> String {
         let path = path.replace("SENT", &self.sent).replace("DEAD", &self.dead);
-        path.replace("WAITING", &self.waiting).replace("ALERT", &self.alert)
+        let path = path.replace("WAITING", &self.waiting).replace("ALERT", &self.alert);
+        self.campaigns.named().iter().fold(path, |path, (name, id)| path.replace(name, id))
     }
+}
+
+/// One that runs, one that could, and one that nobody is on the list of.
+pub(crate) struct Campaigns {
+    running: String,
+    listed: String,
+    draft: String,
+}
+
+impl Campaigns {
+    /// Each by its name in addresses.
+    pub(crate) fn named(&self) -> [(&'static str, &str); 3] {
+        [("RUNNING", &self.running), ("LISTED", &self.listed), ("DRAFT", &self.draft)]
+    }
+}
+
+/// Campaigns and a template, with those words wherever somebody writes.
+async fn campaigns(house: &House, words: &str) -> Campaigns {
+    let template = json!({"subject": format!("{words} {{{{ name }}}}"), "text": words, "html": format!("<p>{{{{ clinic }}}}</p>{words}")});
+    house.put_template("greeting", &json!({"text": words})).await;
+    house.put_template("greeting", &template).await;
+    let create = async |changes: Value| {
+        let mut wish = json!({
+            "name": words, "channel": "mail", "lane": "bulk", "template": "greeting", "payload": {"clinic": words},
+            "window": {"hours": "00:00-24:00", "days": ["mon", "tue", "wed", "thu", "fri", "sat"]},
+        });
+        wish.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        house.post("/v1/campaigns", &wish).await.json()["id"].as_str().unwrap().to_owned()
+    };
+    let list = async |id: &str| {
+        let people =
+            json!([{"to": "ana@clinica.example", "name": words, words: words}, {"to": words, "name": "Bia"}]);
+        let reply = house.post(&format!("/v1/campaigns/{id}/recipients"), &people).await;
+        assert_eq!(reply.json()["invalid"], 1, "{}", reply.text);
+    };
+    let (running, listed, draft) =
+        (create(json!({})).await, create(json!({"window": null})).await, create(json!({})).await);
+    list(&running).await;
+    list(&listed).await;
+    let started = house.post(&format!("/v1/campaigns/{running}/start"), &json!({})).await;
+    assert_eq!(started.json()["state"], "running", "{}", started.text);
+    Campaigns { running, listed, draft }
 }
 
 /// One of everything; `words` stand wherever somebody else writes.
@@ -161,5 +205,6 @@ pub(crate) async fn furnished(house: &House, words: &str) -> Things {
     let alert = alert(house, words).await;
     held(house, words).await;
     crate::upkeep::furnish(house, words).await;
-    Things { sent, dead, waiting, alert }
+    let campaigns = campaigns(house, words).await;
+    Things { sent, dead, waiting, alert, campaigns }
 }

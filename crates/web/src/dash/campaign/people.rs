@@ -83,7 +83,7 @@ pub(crate) async fn people(visit: Visit) -> Result<Sheet, Problem> {
                 },
                 None,
             )) }
-            @else { (rows(visit.look(), &found.items)) }
+            @else { (rows(visit.look(), lang.say("Recipients", "Destinatários"), &found.items)) }
         }
         @if given("cursor").is_some() || found.next_cursor.is_some() {
             nav .pager aria-label=(lang.say("Pages of the list", "Páginas da lista")) {
@@ -102,7 +102,7 @@ pub(crate) async fn people(visit: Visit) -> Result<Sheet, Problem> {
 }
 
 /// Recipients as a table.
-pub(super) fn rows(look: &Look, people: &[Person]) -> Markup {
+pub(super) fn rows(look: &Look, caption: &str, people: &[Person]) -> Markup {
     let lang = look.lang;
     let rows: Vec<Markup> = people.iter().map(|person| {
         let (tone, words) = state(lang, &person.state);
@@ -123,7 +123,7 @@ pub(super) fn rows(look: &Look, people: &[Person]) -> Markup {
         } }
     }).collect();
     table(
-        lang.say("Recipients", "Destinatários"),
+        caption,
         &[
             "#Nº",
             lang.say("To", "Para"),
@@ -158,7 +158,7 @@ pub(super) async fn trouble(visit: &Visit, campaign: &Campaign) -> Result<Markup
             all.push(html! {
                 section .card aria-labelledby=(format!("{standing}-title")) {
                     header { h2 id=(format!("{standing}-title")) { (title) } a href=(href) { (lang.number(count)) @if more { " · " (lang.say("all of them", "todas")) } } }
-                    (rows(visit.look(), &few))
+                    (rows(visit.look(), title, &few))
                 }
             });
         }

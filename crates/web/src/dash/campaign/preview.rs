@@ -78,7 +78,7 @@ pub(crate) async fn preview(visit: Visit) -> Result<Sheet, Problem> {
                 h2 #lines-title { (lang.say("Lines by which nobody can be written to", "Linhas pelas quais não se pode escrever a ninguém")) }
                 a href=(format!("{base}/recipients?state=invalid")) { (lang.number(seen.invalid)) " · " (lang.say("all of them", "todas")) }
             }
-            (rows(visit.look(), &bad))
+            (rows(visit.look(), lang.say("Invalid lines", "Linhas inválidas"), &bad))
         }
     } };
     let html = html! {
