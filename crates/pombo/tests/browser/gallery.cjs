@@ -30,7 +30,7 @@ const LOOKS = (things) => ({
   "/channels": ["channels", "/channels"],
   "/channels/{name}": ["channel", "/channels/bank"],
   "/policies": ["policies", "/policies"],
-  "/policies/{name}": ["policy", "/policies/smtp"],
+  "/policies/{name}": ["policy", "/policies/whatsapp"],
   "/alerts": ["alerts", "/alerts"],
   "/alerts/{id}": ["alert", `/alerts/${things.alert}`],
   "/audit": ["audit", "/audit"],
@@ -44,7 +44,6 @@ const FACES = (things) => [
   ["messages-none", "/messages?reference=nobody-knows-it&lane=default"],
   ["message-mail", `/messages/${things.sent}`],
   ["message-waiting", `/messages/${things.waiting}`],
-  ["template-new", "/templates/a-new-one"],
 ];
 
 // Photographs a page, and says what is wrong with it.

@@ -48,7 +48,7 @@ async function held() {
   const made = async (name, people) => {
     const pace = { throttle_min_seconds: 15, throttle_max_seconds: 25 };
     const { id } = await post("/v1/campaigns", { name, channel: "whatsapp", template: "lembrete", ...pace });
-    const list = Array.from({ length: people }, (_, n) => ({ to: `+55119870${String(n).padStart(5, "1")}`, name: `Pessoa ${n + 1}`, hour: "9h" }));
+    const list = Array.from({ length: people }, (_, n) => ({ to: `+551198${7_650_000 + n}`, name: `Pessoa ${n + 1}`, hour: "9h" }));
     await post(`/v1/campaigns/${id}/recipients`, list);
     return id;
   };

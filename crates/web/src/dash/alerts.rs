@@ -153,7 +153,7 @@ fn standing(visit: &Visit, it: &Fired) -> Markup {
                 p { (lang.say("Silenced by ", "Silenciado por ")) strong { (silence.by.0) } (lang.say(" until ", " até ")) (time(look, silence.until)) @if let Some(note) = &silence.note { ": " q { (note) } } }
             }
             @if open {
-                h3 { (lang.say("What to do", "O que fazer")) }
+                h2 { (lang.say("What to do", "O que fazer")) }
                 p { (remedy(lang, it.rule)) }
                 div .row { (ways(lang, it)) }
             }

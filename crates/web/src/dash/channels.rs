@@ -225,7 +225,7 @@ fn standing(visit: &Visit, channel: &Channel) -> Markup {
         lang.say("Why", "Por quê"),
         lang.say("Since", "Desde"),
         lang.say("Next probe", "Próxima sonda"),
-        "",
+        lang.say("Way out", "Saída"),
     ];
     let rows: Vec<Markup> = channel.destinations.iter().map(|it| html! { tr {
         th scope="row" { (it.destination) }

@@ -64,7 +64,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Sheet, Problem> {
         p .hint { (legend(lang)) }
         @for (place, it) in all.iter().enumerate() {
             @let title = format!("policy-{place}");
-            section .card aria-labelledby=(title) {
+            article .card aria-labelledby=(title) {
                 header {
                     h2 id=(title) { a href=(href(&it.policy)) { (it.policy.name) } }
                     span .quiet { (summary(lang, &it.policy)) }

@@ -92,7 +92,7 @@ pub(crate) async fn preview(visit: Visit) -> Result<Sheet, Problem> {
 }
 
 fn tile(lang: Lang, words: &str, count: u64, hint: &str, bad: bool) -> Markup {
-    html! { div .tile.low { h3 { (words) } p .value { @if bad && count > 0 { span .bad-text { (lang.number(count)) } } @else { (lang.number(count)) } } p .hint { (hint) } } }
+    html! { div .tile.low { h2 { (words) } p .value { @if bad && count > 0 { span .bad-text { (lang.number(count)) } } @else { (lang.number(count)) } } p .hint { (hint) } } }
 }
 
 fn counted(lang: Lang, seen: &Preview) -> Markup {
