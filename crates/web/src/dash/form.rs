@@ -43,14 +43,24 @@ impl Form {
     }
 
     /// Everything under that name: what was ticked in a list.
-    #[allow(dead_code, reason = "for pages with lists in which things are ticked")]
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Every field, in order.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The page that the form stood on, where it says so.
     pub(crate) fn back(&self) -> Option<&str> {
         local(self.get("back"))
+    }
+}
+
+impl FromIterator<(String, String)> for Form {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(fields: T) -> Form {
+        Form(fields.into_iter().collect())
     }
 }
 

@@ -13,6 +13,7 @@ use crate::scene::furnished;
 fn settled(page: &str, things: &crate::scene::Things) -> String {
     let mut text =
         page.replace(&things.dead, "DEAD").replace(&things.sent, "SENT").replace(&things.waiting, "WAITING");
+    text = text.replace(&things.operation, "OPERATION");
     for marker in ["name=\"csrf\" value=\"", "data-part=\"", "/assets/pombo-"] {
         let mut pieces = text.split(marker);
         let first = pieces.next().unwrap().to_owned();
@@ -43,7 +44,7 @@ async fn every_page_is_as_it_was_looked_at() {
         };
         is_sound(&page, address);
         assert!(page.len() < 100_000, "{address} has {} bytes", page.len());
-        let name = address.trim_matches(['/', '?']).replace('/', "-").to_lowercase();
+        let name = address.trim_matches(['/', '?']).replace(['/', '?', '=', '&'], "-").to_lowercase();
         let file = folder.join(format!("{}.html", if name.is_empty() { "overview" } else { &name }));
         let page = settled(&page, &things);
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
