@@ -12,6 +12,7 @@ mod campaign;
 mod campaigns;
 mod channels;
 mod chart;
+mod dead;
 mod explained;
 mod filled;
 mod form;
@@ -22,6 +23,7 @@ mod login;
 mod message;
 mod messages;
 mod multipart;
+mod operation;
 mod overview;
 mod parts;
 mod policies;
@@ -156,6 +158,20 @@ pub static PAGES: &[Page] = &[
     act("/messages/{id}/retry", Access::Operate, |visit, form| Box::pin(message::retry(visit, form))),
     act("/messages/{id}/reveal", Access::Follow, |visit, form| Box::pin(message::reveal(visit, form))),
     raw("/messages/{id}/preview", Access::Follow, |visit| Box::pin(message::preview(visit))),
+    show("/dead", Access::Look, |visit| Box::pin(dead::page(visit))).listed(
+        "dead",
+        "Dead letters",
+        "Mensagens mortas",
+    ),
+    show("/dead/letters", Access::Look, |visit| Box::pin(dead::list(visit))),
+    show("/dead/decide", Access::Operate, |visit| Box::pin(dead::confirm(visit))),
+    act("/dead/decide", Access::Operate, |visit, form| Box::pin(dead::decide(visit, form))),
+    show("/dead/letter/{id}", Access::Look, |visit| Box::pin(dead::letter(visit))),
+    act("/dead/letter/{id}", Access::Operate, |visit, form| Box::pin(dead::change(visit, form))),
+    show("/dead/{group}", Access::Look, |visit| Box::pin(dead::cause(visit))),
+    show("/operations", Access::Look, |visit| Box::pin(operation::list(visit))),
+    show("/operations/{id}", Access::Look, |visit| Box::pin(operation::page(visit))),
+    act("/operations/{id}/cancel", Access::Operate, |visit, form| Box::pin(operation::cancel(visit, form))),
     show("/campaigns", Access::Look, |visit| Box::pin(campaigns::list(visit))).listed(
         "campaigns",
         "Campaigns",

@@ -90,9 +90,20 @@ impl Form {
         serde_json::Value::Object(given.collect())
     }
 
+    /// Every field, in order.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The page that the form stood on, where it says so.
     pub(crate) fn back(&self) -> Option<&str> {
         local(self.get("back"))
+    }
+}
+
+impl FromIterator<(String, String)> for Form {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(fields: T) -> Form {
+        Form(fields.into_iter().collect())
     }
 }
 

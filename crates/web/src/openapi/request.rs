@@ -114,6 +114,8 @@ pub(super) struct EditRequest {
     /// The version that you saw; or give it in `If-Match`.
     #[schemars(range(min = 1))]
     version: Option<u32>,
+    /// Only says whether it could be done: nothing changes.
+    dry_run: Option<bool>,
 }
 
 /// Which dead letters, and how: `ids` or `filter`.

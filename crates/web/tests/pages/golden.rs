@@ -13,6 +13,7 @@ use crate::scene::furnished;
 fn settled(page: &str, things: &crate::scene::Things) -> String {
     let mut text =
         page.replace(&things.dead, "DEAD").replace(&things.sent, "SENT").replace(&things.waiting, "WAITING");
+    text = text.replace(&things.operation, "OPERATION");
     for marker in ["name=\"csrf\" value=\"", "data-part=\"", "/assets/pombo-"] {
         let mut pieces = text.split(marker);
         let first = pieces.next().unwrap().to_owned();

@@ -140,6 +140,8 @@ pub(crate) struct Things {
     pub(crate) sent: String,
     pub(crate) dead: String,
     pub(crate) waiting: String,
+    pub(crate) cause: String,
+    pub(crate) operation: String,
     pub(crate) alert: String,
     pub(crate) campaigns: Campaigns,
 }
@@ -149,6 +151,7 @@ impl Things {
     pub(crate) fn address(&self, path: &str) -> String {
         let path = path.replace("SENT", &self.sent).replace("DEAD", &self.dead);
         let path = path.replace("WAITING", &self.waiting).replace("ALERT", &self.alert);
+        let path = path.replace("CAUSE", &self.cause).replace("OPERATION", &self.operation);
         self.campaigns.named().iter().fold(path, |path, (name, id)| path.replace(name, id))
     }
 }
@@ -195,6 +198,18 @@ async fn campaigns(house: &House, words: &str) -> Campaigns {
     Campaigns { running, listed, draft }
 }
 
+/// A letter that was edited once, and an operation on others like it; the cause of the letter, and the operation's id.
+async fn worked_on(house: &House, letter: &str, words: &str) -> (String, String) {
+    let path = format!("/v1/dead-letters/{letter}");
+    let content = json!({"body": {"note": words, "put": "right"}, "method": "PUT"});
+    let edit = json!({"content": content, "version": 1, "note": words});
+    let edited = house.call_as("admin", "PATCH", &path, edit.to_string()).await.json();
+    let cause = edited["cause"]["id"].as_str().unwrap().to_owned();
+    let wish = json!({"filter": {"type": words}, "note": words, "rate_per_minute": 60});
+    let begun = house.call_as("admin", "POST", "/v1/dead-letters/reprocess", wish.to_string()).await.json();
+    (cause, begun["id"].as_str().unwrap().to_owned())
+}
+
 /// One of everything; `words` stand wherever somebody else writes.
 pub(crate) async fn furnished(house: &House, words: &str) -> Things {
     let content = json!({"body": {"note": words, words: [words]}});
@@ -202,9 +217,10 @@ pub(crate) async fn furnished(house: &House, words: &str) -> Things {
     let changes = json!({"reference": words, "type": words, "user_id": words, "ordering_key": words, "content": content, "metadata": {"words": words}});
     let dead = dead(house, &changes, words).await;
     let waiting = house.created(&json!({"reference": words, "send_at": (NOW + Span::from_hours(5)).to_string(), "content": content})).await;
+    let (cause, operation) = worked_on(house, &dead, words).await;
     let alert = alert(house, words).await;
     held(house, words).await;
     crate::upkeep::furnish(house, words).await;
     let campaigns = campaigns(house, words).await;
-    Things { sent, dead, waiting, alert, campaigns }
+    Things { sent, dead, waiting, cause, operation, alert, campaigns }
 }
