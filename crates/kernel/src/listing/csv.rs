@@ -235,6 +235,8 @@ impl Head {
         let family = wanted.family;
         let wrong = |what: String, hint: &str| Err(Unreadable::new(line, what, hint));
         let mut tables = tables(words, ask.delimiter);
+        // What the header calls them, for whoever looks for something in the file.
+        let mut own: Vec<String> = Vec::new();
         if let Some(called) = &ask.columns {
             let most = tables.first().map_or(0, |(_, names)| names.len());
             tables.retain(|(_, names)| names.len() == called.len());
@@ -247,7 +249,9 @@ impl Head {
             }
             tables.truncate(1);
             let called = called.iter().map(|name| name.as_deref().unwrap_or_default().trim().to_owned());
-            tables.iter_mut().for_each(|(_, names)| *names = called.clone().collect());
+            if let Some((_, names)) = tables.first_mut() {
+                own = std::mem::replace(names, called.collect());
+            }
         }
         let found = tables.iter().map(|(_, names)| addresses(names, ask.to.as_deref(), family));
         let best = found.enumerate().find(|(_, places)| !places.is_empty());
@@ -312,7 +316,8 @@ impl Head {
         }
         columns[to].clear();
         rename(&mut columns, &wanted.names);
-        Ok(Head { delimiter, columns, to, family: named_after(&names[to]), name: names[to].clone() })
+        let name = own.get(to).filter(|name| !name.is_empty()).unwrap_or(&names[to]).clone();
+        Ok(Head { delimiter, columns, to, family: named_after(&names[to]), name })
     }
 
     /// The address of a record, and what else it says: nothing for an empty field where everybody is told something.

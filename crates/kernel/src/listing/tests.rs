@@ -568,12 +568,13 @@ fn columns_are_called_as_whoever_sends_the_list_says() {
         let columns = names.iter().map(|name| name.map(str::to_owned)).collect();
         Ask { columns: Some(columns), ..asked(Format::Csv) }
     };
-    let list = "Cliente;Fone 2;Obs;;Obs\nAna;11 98765-4321;x;y;z\n".as_bytes();
+    let list = "Cliente;Fone 2;Obs;;Obs\nAna;11 98765-4321;x;y;z\nBia;;;;\n".as_bytes();
     let ask = named(&[Some("nome"), Some("to"), None, Some("loja.cidade"), None]);
     let (lines, done) = read(ask, terms(WHATSAPP, "{{ nome }}", json!({})), &[list]);
     assert_eq!(done, Ok(()));
     let own = "{\"loja\":{\"cidade\":\"y\"},\"nome\":\"Ana\"}";
-    assert_eq!(lines.iter().map(brief).collect::<Vec<_>>(), [(2, "+5511987654321".into(), own.into())]);
+    let lines: Vec<_> = lines.iter().map(brief).collect();
+    same(&lines, &[(2, "+5511987654321", own), (3, "", "! there is no address: `Fone 2` is empty")]);
     for (names, what) in [
         (&[Some("to"), None][..], "there are 5 columns, and 2 were named"),
         (&[Some("nome"), None, None, None, None], "no column is known to hold phone numbers"),

@@ -162,7 +162,10 @@ fn progress(look: &Look, campaign: &Campaign) -> Markup {
     let lang = look.lang;
     let Campaign { counts, limits, .. } = campaign;
     let done = share(counts.over(), counts.recipients);
-    let span = |seconds: u64| lang.span(Span::from_secs(seconds));
+    let span = |seconds: u64| match seconds {
+        0 => "0 s".to_owned(),
+        seconds => lang.span(Span::from_secs(seconds)),
+    };
     html! {
         section .card aria-labelledby="progress-title" {
             header { h2 #progress-title { (lang.say("Progress", "Andamento")) } span .quiet { (lang.number(counts.over())) " " (lang.say("of", "de")) " " (lang.number(counts.recipients)) " · " (lang.percent(done)) } }
@@ -172,7 +175,12 @@ fn progress(look: &Look, campaign: &Campaign) -> Markup {
                 div { dt { (lang.say("Next send", "Próximo envio")) } dd {
                     @if campaign.in_flight { (lang.say("now", "agora")) } @else if let Some(at) = campaign.next_send_at { (ago(look, at)) } @else { (parts::none()) }
                 } }
-                div { dt { (lang.say("Ends about", "Termina por volta de")) } dd { @match campaign.eta { Some(at) => { (ago(look, at)) }, None => (parts::none()) } } }
+                div {
+                    @match campaign.finished_at {
+                        Some(at) => { dt { (lang.say("Ended", "Terminou")) } dd { (ago(look, at)) } },
+                        None => { dt { (lang.say("Ends about", "Termina por volta de")) } dd { @match campaign.eta { Some(at) => (ago(look, at)), None => (parts::none()) } } },
+                    }
+                }
                 div { dt { (lang.say("Rate", "Taxa")) } dd { @match campaign.rate_per_hour { Some(rate) => { (lang.decimal(rate, 0)) " " (lang.say("an hour", "por hora")) }, None => (parts::none()) } } }
                 div { dt { (lang.say("Time taken", "Tempo usado")) } dd {
                     (span(limits.used_seconds)) " " (lang.say("of", "de")) " " (span(limits.estimated_seconds))
@@ -208,7 +216,7 @@ fn standings(lang: Lang, campaign: &Campaign) -> Markup {
         ("pending", "", lang.say("still to come", "ainda por vir"), counts.pending),
         ("suppressed", "off", lang.say("suppressed", "suprimidas"), counts.suppressed),
         ("cancelled", "off", lang.say("cancelled", "canceladas"), counts.cancelled),
-        ("invalid", "bad", lang.say("invalid lines", "linhas inválidas"), counts.invalid),
+        ("invalid", "off", lang.say("invalid lines", "linhas inválidas"), counts.invalid),
     ];
     html! {
         ul .standings {

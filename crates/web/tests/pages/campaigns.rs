@@ -123,12 +123,14 @@ async fn a_campaign_is_made_of_a_list_whose_columns_are_named_looked_at_started_
     let page = browser.page(&format!("{base}/preview")).await;
     for words in [
         "2 people added, 1 repeated, 1 invalid line.",
-        "Olá, Ana! Loja do Centro",
         "not an e-mail address: there is no @ in it",
         "Start now: 2 people",
     ] {
         assert!(page.contains(words), "{words}: {page}");
     }
+    assert!(!page.contains("Olá, Ana!"), "an operator sees no persons");
+    let admin = Browser::of(&house, "admin").await;
+    assert!(admin.page(&format!("{base}/preview")).await.contains("Olá, Ana! Loja do Centro"));
     let people = house.get(&format!("/v1/campaigns/{id}/recipients?state=pending")).await.json();
     assert_eq!(people["items"][0]["variables"], json!({"nome": "Ana"}), "what is left out is not kept");
 
@@ -140,7 +142,7 @@ async fn a_campaign_is_made_of_a_list_whose_columns_are_named_looked_at_started_
         is_sound(&page, verb);
         assert!(page.contains(&format!("</svg>{state}</span>")), "{verb}: {page}");
     }
-    let page = browser.page(&format!("{base}/recipients?state=invalid")).await;
+    let page = admin.page(&format!("{base}/recipients?state=invalid")).await;
     assert!(page.contains("nobody") && page.contains("line 3") && !page.contains("caio@"), "{page}");
     let report = browser.get(&format!("{base}/report")).await;
     assert_eq!(report.header("content-type"), Some("text/csv; charset=utf-8"));

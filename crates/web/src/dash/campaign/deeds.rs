@@ -17,7 +17,7 @@ async fn done(visit: &Visit, path: &'static str, body: &Value, en: &str, pt: &st
 }
 
 pub(crate) async fn start(visit: Visit, _: Form) -> Result<Reply, Problem> {
-    let (en, pt) = ("The campaign is running.", "A campanha está em andamento.");
+    let (en, pt) = ("The campaign was started.", "A campanha foi iniciada.");
     done(&visit, "/v1/campaigns/{id}/start", &json!({}), en, pt).await
 }
 
@@ -42,14 +42,14 @@ fn moment(text: &str, zone: &Zone) -> Option<Time> {
 pub(crate) async fn pause(visit: Visit, form: Form) -> Result<Reply, Problem> {
     let body = form.given("note").map_or_else(|| json!({}), |note| json!({ "note": note }));
     let (en, pt) = (
-        "The campaign is paused. A message that is on its way arrives.",
-        "A campanha está pausada. Uma mensagem que está a caminho chega.",
+        "The campaign was paused. A message that is on its way arrives.",
+        "A campanha foi pausada. Uma mensagem que está a caminho chega.",
     );
     done(&visit, "/v1/campaigns/{id}/pause", &body, en, pt).await
 }
 
 pub(crate) async fn resume(visit: Visit, _: Form) -> Result<Reply, Problem> {
-    let (en, pt) = ("The campaign goes on.", "A campanha continua.");
+    let (en, pt) = ("The campaign was resumed.", "A campanha foi retomada.");
     done(&visit, "/v1/campaigns/{id}/resume", &json!({}), en, pt).await
 }
 

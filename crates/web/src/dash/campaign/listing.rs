@@ -65,7 +65,7 @@ async fn handing(
                 "Um arquivo CSV com cabeçalho, como uma planilha salva. Vírgulas, ponto e vírgula e tabulação, UTF-8 e Latin-1 são reconhecidos sozinhos. Na próxima página você diz o que é cada coluna.",
             )) }
             @if !needed.is_empty() {
-                p { (lang.say("The template needs, for each person:", "O modelo precisa, para cada pessoa:")) " " @for name in &needed { code { (name) } " " } }
+                p { (lang.say("The template needs, for each person:", "O modelo precisa, para cada pessoa:")) " " span .chips { @for name in &needed { code { (name) } " " } } }
             }
             div .field {
                 label for="f-file" { (lang.say("File", "Arquivo")) }
@@ -230,7 +230,7 @@ async fn mapping(
             @if !lacking.is_empty() {
                 p .flash.note {
                     (lang.say("No column and nothing that is said to everybody gives", "Nenhuma coluna nem o que é dito a todos dá")) " "
-                    @for name in &lacking { code { (name) } " " }
+                    span .chips { @for name in &lacking { code { (name) } " " } }
                     (lang.say("which the template names.", "que o modelo usa."))
                 }
             }

@@ -200,7 +200,7 @@ fn manners(filled: &Filled<'_>, zone: &str, more: &Markup) -> Markup {
                 }
             }
             details .more open[wrong(&["weight", "max_failure_rate", "expires_after", "lane"])] {
-                summary { (lang.say("More", "Mais")) }
+                summary { (lang.say("More settings", "Mais opções")) }
                 div .filters {
                     (filled.input(number(lang.say("Pause once so many % of the last sends failed", "Pausar quando tantos % dos últimos envios falharem"), "max_failure_rate", lang.say("Never if left empty.", "Nunca, se vazio."))))
                     (filled.input(number(lang.say("Weight", "Peso"), "weight", lang.say("How many turns it gets where another campaign gets one.", "Quantas vezes ela vai onde outra campanha vai uma."))))
@@ -316,8 +316,7 @@ pub(crate) async fn create(visit: Visit, typed: Form) -> Result<Reply, Problem> 
 
 /// Keeps the text that was typed as a template, under a name that nothing else has.
 async fn own_template(visit: &Visit, typed: &Form) -> Result<String, Problem> {
-    let plain = typed.get("name").to_lowercase();
-    let plain: String = plain.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let plain: String = typed.get("name").to_lowercase().chars().map(letter).collect();
     let plain: Vec<&str> = plain.split('-').filter(|part| !part.is_empty()).collect();
     let base: String = format!("campaign-{}", plain.join("-")).chars().take(56).collect();
     let base = base.trim_end_matches('-').to_owned();
@@ -340,6 +339,21 @@ async fn own_template(visit: &Visit, typed: &Form) -> Result<String, Problem> {
         "cannot be kept: there are too many templates of this name",
         "give the campaign another name",
     ))
+}
+
+/// A letter as it may stand in a name: without its accent, and what is none as a dash.
+fn letter(c: char) -> char {
+    match c {
+        'á' | 'à' | 'â' | 'ã' | 'ä' => 'a',
+        'é' | 'è' | 'ê' | 'ë' => 'e',
+        'í' | 'ì' | 'î' | 'ï' => 'i',
+        'ó' | 'ò' | 'ô' | 'õ' | 'ö' => 'o',
+        'ú' | 'ù' | 'û' | 'ü' => 'u',
+        'ç' => 'c',
+        'ñ' => 'n',
+        c if c.is_ascii_alphanumeric() => c,
+        _ => '-',
+    }
 }
 
 /// The form of one that there is.

@@ -136,6 +136,21 @@ pub(super) fn rows(look: &Look, caption: &str, people: &[Person]) -> Markup {
     )
 }
 
+/// Lines by which nobody can be written to, with what is wrong with each.
+pub(super) fn lines_of(lang: Lang, caption: &str, people: &[Person]) -> Markup {
+    let rows = people.iter().map(|person| html! { tr {
+        td .num { (person.line) }
+        th scope="row" { @if person.to.is_empty() { (parts::none()) } @else { span .clip title=(person.to) { (person.to) } } }
+        td .prose { @match &person.reason { Some(reason) => (reasons::said(lang, reason)), None => (parts::none()) } }
+    } });
+    let columns = [
+        lang.say("#Line", "#Linha"),
+        lang.say("What stood there", "O que havia ali"),
+        lang.say("Why", "Por quê"),
+    ];
+    table(caption, &columns, &rows.collect::<Vec<_>>())
+}
+
 /// The first few who stand there.
 pub(super) async fn some(visit: &Visit, standing: &str, limit: usize) -> Result<Vec<Person>, Problem> {
     let found: People =
@@ -158,7 +173,7 @@ pub(super) async fn trouble(visit: &Visit, campaign: &Campaign) -> Result<Markup
             all.push(html! {
                 section .card aria-labelledby=(format!("{standing}-title")) {
                     header { h2 id=(format!("{standing}-title")) { (title) } a href=(href) { (lang.number(count)) @if more { " · " (lang.say("all of them", "todas")) } } }
-                    (rows(visit.look(), title, &few))
+                    @if standing == "invalid" { (lines_of(lang, title, &few)) } @else { (rows(visit.look(), title, &few)) }
                 }
             });
         }

@@ -9,7 +9,7 @@ use pombo_kernel::time::{Span, Time};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::people::{rows, some};
+use super::people::{lines_of, some};
 use super::{find, may_act};
 use crate::dash::campaigns::{Campaign, Limits, Waiting, address, state, waits_for};
 use crate::dash::frame;
@@ -76,9 +76,9 @@ pub(crate) async fn preview(visit: Visit) -> Result<Sheet, Problem> {
         section .card aria-labelledby="lines-title" {
             header {
                 h2 #lines-title { (lang.say("Lines by which nobody can be written to", "Linhas pelas quais não se pode escrever a ninguém")) }
-                a href=(format!("{base}/recipients?state=invalid")) { (lang.number(seen.invalid)) " · " (lang.say("all of them", "todas")) }
+                a href=(format!("{base}/recipients?state=invalid")) { (lang.number(seen.invalid)) @if seen.invalid > bad.len() as u64 { " · " (lang.say("all of them", "todas")) } }
             }
-            (rows(visit.look(), lang.say("Invalid lines", "Linhas inválidas"), &bad))
+            (lines_of(lang, lang.say("Invalid lines", "Linhas inválidas"), &bad))
         }
     } };
     let html = html! {
@@ -101,12 +101,12 @@ fn counted(lang: Lang, seen: &Preview) -> Markup {
         format!("de {} que foram consultados", lang.number(seen.suppressed_checked)),
     );
     html! {
-        div .tiles {
+        section aria-labelledby="counted-title" { h2 .unseen #counted-title { (lang.say("The list", "A lista")) } div .tiles {
             (tile(lang, lang.say("People on the list", "Pessoas na lista"), seen.recipients, lang.say("each is written to once", "cada uma recebe uma vez"), false))
             (tile(lang, lang.say("Invalid lines", "Linhas inválidas"), seen.invalid, lang.say("left out, with the reason", "de fora, com o motivo"), true))
             (tile(lang, lang.say("Suppressed", "Suprimidas"), seen.suppressed, &checked, false))
             (tile(lang, lang.say("Repeated", "Repetidas"), seen.duplicates, lang.say("the same person again", "a mesma pessoa de novo"), false))
-        }
+        } }
     }
 }
 
@@ -139,7 +139,7 @@ fn times(visit: &Visit, seen: &Preview) -> Markup {
 fn variables(lang: Lang, variables: &Variables) -> Markup {
     let list = |names: &BTreeSet<String>| match names.is_empty() {
         true => parts::none(),
-        false => html! { @for name in names { code { (name) } " " } },
+        false => html! { span .chips { @for name in names { code { (name) } " " } } },
     };
     html! {
         section .card aria-labelledby="variables-title" {
@@ -149,7 +149,7 @@ fn variables(lang: Lang, variables: &Variables) -> Markup {
                 (lang.say("Given", "Dadas"), list(&variables.given)),
             ]))
             @if !variables.missing.is_empty() {
-                p .flash.bad { (lang.say("Missing for somebody:", "Faltam a alguém:")) " " @for name in &variables.missing { code { (name) } " " } }
+                p .flash.bad { (lang.say("Missing for somebody:", "Faltam a alguém:")) " " span .chips { @for name in &variables.missing { code { (name) } " " } } }
             }
         }
     }
@@ -173,7 +173,7 @@ fn going(visit: &Visit, campaign: &Campaign, seen: &Preview) -> Markup {
             }
             div .row.starts {
                 @if before && seen.recipients > 0 {
-                    (form(look, &format!("{base}/start"), Some(&back), &html! { button .primary type="submit" { (lang.say(format!("Start now: {} people", lang.number(campaign.counts.left())), format!("Começar agora: {} pessoas", lang.number(campaign.counts.left())))) } }))
+                    (form(look, &format!("{base}/start"), Some(&back), &html! { button .primary type="submit" { (lang.say("Start now", "Começar agora")) ": " (lang.count(campaign.counts.left(), ("person", "people"), ("pessoa", "pessoas"))) } }))
                     (form(look, &format!("{base}/schedule"), Some(&back), &html! {
                         div .row {
                             label for="f-at" { (lang.say("or begin at", "ou começar em")) " (" (look.zone) ")" }
