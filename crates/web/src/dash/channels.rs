@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 pub(crate) use self::deeds::{close, hold, open, release, test};
 use super::overview::{Range, Stats, channel_state, chart, delivery, stats_query, tries};
-use super::parts::{self, ago, encoded, form, linked, none, prose, table};
+use super::parts::{self, ago, encoded, exists, form, none, prose, table};
 use super::policies;
 use super::sheet::Sheet;
 use super::visit::{Look, Visit};
@@ -26,29 +26,29 @@ struct Items<T> {
 
 /// So much of a channel of the API as is shown.
 #[derive(Deserialize)]
-struct Channel {
-    name: String,
-    kind: String,
+pub(crate) struct Channel {
+    pub(crate) name: String,
+    pub(crate) kind: String,
     #[serde(flatten)]
-    standing: Standing,
-    destinations: Vec<Destination>,
+    pub(crate) standing: Standing,
+    pub(crate) destinations: Vec<Destination>,
 }
 
 #[derive(Deserialize)]
-struct Destination {
-    destination: String,
+pub(crate) struct Destination {
+    pub(crate) destination: String,
     #[serde(flatten)]
-    standing: Standing,
+    pub(crate) standing: Standing,
 }
 
 /// Whether messages pass.
 #[derive(Deserialize)]
-struct Standing {
-    state: String,
-    reason: Option<String>,
+pub(crate) struct Standing {
+    pub(crate) state: String,
+    pub(crate) reason: Option<String>,
     hint: Option<String>,
-    since: Option<Time>,
-    until: Option<Time>,
+    pub(crate) since: Option<Time>,
+    pub(crate) until: Option<Time>,
     breaker: Breaker,
 }
 
@@ -89,9 +89,17 @@ impl Standing {
             _ => Wall::None,
         }
     }
+
+    /// What to do, or what happens by itself; with what is missing where the channel is not set up.
+    pub(crate) fn remedy(&self, lang: Lang) -> Markup {
+        let wall = self.wall();
+        html! {
+            (remedy(lang, wall))
+            @if let Some(hint) = self.hint.as_ref().filter(|_| wall == Wall::Unready) { " " span lang="en" { (prose(hint)) } }
+        }
+    }
 }
 
-/// What to do, or what happens by itself.
 fn remedy(lang: Lang, wall: Wall) -> &'static str {
     match wall {
         Wall::None => lang.say("Messages pass.", "As mensagens passam."),
@@ -230,11 +238,18 @@ fn standing(visit: &Visit, channel: &Channel) -> Markup {
     let rows: Vec<Markup> = channel.destinations.iter().map(|it| html! { tr {
         th scope="row" { (it.destination) }
         td { (channel_state(lang, &it.standing.state)) @if let Some(failed) = it.standing.breaker.failed_probes.filter(|it| *it > 0) { small { (probes(lang, failed)) } } }
-        td .prose { @if let Some(reason) = &it.standing.reason { (reason) } small { (remedy(lang, it.standing.wall())) } }
+        td .prose { @match &it.standing.reason { Some(reason) => (reason), None => (none()) } }
         td { @match it.standing.since { Some(at) => (ago(look, at)), None => (none()) } }
         td { @match it.standing.until { Some(at) => (ago(look, at)), None => (none()) } }
         td { (deeds::way_out(visit, &channel.name, Some(&it.destination), it.standing.wall())) }
     } }).collect();
+    // What is to be done is the same for all that wait for the same.
+    let mut walls: Vec<(Wall, &Destination)> = Vec::new();
+    for it in &channel.destinations {
+        if walls.iter().all(|(wall, _)| *wall != it.standing.wall()) {
+            walls.push((it.standing.wall(), it));
+        }
+    }
     let wall = channel.standing.wall();
     html! {
         section .card aria-label=(lang.say("State", "Estado")) {
@@ -247,12 +262,12 @@ fn standing(visit: &Visit, channel: &Channel) -> Markup {
                 div .beside { (deeds::way_out(visit, &channel.name, None, wall)) }
             }
             @if let Some(reason) = &channel.standing.reason { p .big { (parts::capital(reason)) } }
-            p { (remedy(lang, wall)) }
-            @if wall == Wall::Unready { @if let Some(hint) = &channel.standing.hint { p .hint lang="en" { (prose(hint)) } } }
+            p { (channel.standing.remedy(lang)) }
         }
         @if !rows.is_empty() {
             section .card aria-labelledby="destinations-title" {
                 header { h2 #destinations-title { (title) } }
+                @for (_, it) in &walls { p .quiet { (it.standing.remedy(lang)) } }
                 (table(title, &columns, &rows))
             }
         }
@@ -282,7 +297,7 @@ fn traffic(visit: &Visit, channel: &Channel, range: Range, stats: &Stats) -> Mar
                 (ranges(look, range, &here))
                 a href=(format!("/messages?channel={name}")) { (lang.say("Its messages", "As mensagens dele")) }
                 a href=(format!("/messages?channel={name}&state=failed")) { (lang.say("Those that failed", "As que falharam")) }
-                (linked("/dead", &format!("/dead?channel={name}"), html! { (lang.say("Its dead letters", "As mensagens mortas dele")) }))
+                @if exists("/dead") { a href=(format!("/dead?channel={name}")) { (lang.say("Its dead letters", "As mensagens mortas dele")) } }
             }
         }
         @if !stats.is_empty() { div .two { (tries(lang, stats)) (delivery(lang, stats)) } }

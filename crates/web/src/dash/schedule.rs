@@ -12,6 +12,8 @@ use super::words::Lang;
 
 /// Attempts that are drawn, and rows of the table: of more, the first ones and the last.
 const DRAWN: usize = 40;
+/// The first retry stands so far from the first attempt, as a part of the line.
+const FIRST_APART: f64 = 0.06;
 /// Words under the line keep this much of its length apart.
 const APART: f64 = 18.0;
 
@@ -66,12 +68,22 @@ struct Mark {
     after: Span,
 }
 
-/// Where the attempts stand. The line is stretched towards its beginning, where attempts are close together.
+/// How much the line is stretched towards its beginning, where attempts are close together: at least so that the first
+/// retry stands apart from what it follows.
+fn stretch(first: Span, end: Span) -> f64 {
+    match first.seconds() / end.seconds() {
+        part if part > 0.0 && part < 1.0 => (FIRST_APART.ln() / part.ln()).min(0.5),
+        _ => 0.5,
+    }
+}
+
+/// Where the attempts stand.
 fn marks(policy: &Policy, steps: &[Step]) -> Vec<Mark> {
     let end = steps.last().map_or(Span::ZERO, |last| last.latest);
+    let power = stretch(steps.first().map_or(Span::ZERO, |first| first.earliest), end);
     let place = |after: Span| match end {
         Span::ZERO => 2.0,
-        end => 2.0 + 96.0 * (after.seconds() / end.seconds()).sqrt(),
+        end => 2.0 + 96.0 * (after.seconds() / end.seconds()).powf(power),
     };
     let first = Mark { number: 1, at: place(Span::ZERO), from: 2.0, to: 2.0, after: Span::ZERO };
     let mut after = Span::ZERO;
@@ -132,11 +144,7 @@ pub(crate) fn strip(lang: Lang, policy: &Policy) -> Markup {
             format!("tentativa {}: {when} depois da primeira", mark.number),
         )
     };
-    let anchor = |place: usize| match place {
-        0 => "start",
-        place if place + 1 == drawn.len() => "end",
-        _ => "middle",
-    };
+    let anchor = |mark: &Mark| if mark.at > 93.0 { "end" } else { "middle" };
     // Numbers stand over the line where they do not run into each other.
     let crowded =
         |place: usize| place > 0 && drawn[place].at - drawn[place - 1].at < 3.0 && place + 1 < drawn.len();
@@ -151,7 +159,7 @@ pub(crate) fn strip(lang: Lang, policy: &Policy) -> Markup {
                     }
                     circle cx=(percent(mark.at)) cy="38" r="5" {}
                     @if !crowded(place) { text .nth x=(percent(mark.at)) y="18" text-anchor="middle" { (mark.number) } }
-                    @if words.contains(&place) { text x=(percent(mark.at)) y="68" text-anchor=(anchor(place)) { (exact(lang, mark.after)) } }
+                    @if words.contains(&place) { text x=(percent(mark.at)) y="68" text-anchor=(anchor(mark)) { (exact(lang, mark.after)) } }
                 }
             }
         }
@@ -233,6 +241,15 @@ mod tests {
                 assert!(mark.from <= mark.at + 0.001 && mark.at <= mark.to + 0.001, "{name}: {mark:?}");
                 assert!(mark.from >= 2.0 && mark.to <= 98.001, "{name}: {mark:?}");
             }
+        }
+    }
+
+    #[test]
+    fn the_first_retry_stands_apart_however_long_the_last_one_waits() {
+        for name in Policy::BUILT_IN {
+            let policy = built_in(name);
+            let marks = marks(&policy, &schedule(&policy));
+            assert!(marks[1].at - marks[0].at > 5.0, "{name}: {marks:?}");
         }
     }
 

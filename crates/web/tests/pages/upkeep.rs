@@ -109,7 +109,7 @@ async fn a_channel_that_is_not_set_up_says_what_is_missing_and_offers_no_release
 async fn probe(house: &House, found: Found) {
     let mut moved = house.store.watch();
     let doc = loop {
-        let pick = Pick::Due { from: Default::default(), until: NOW, after: None };
+        let pick = Pick::Due { from: NOW, until: NOW + Span::from_hours(1), after: None };
         let wanted = Wanted { shelf: Shelf::Operation, tenant: None, pick, limit: 1 };
         if let Some(doc) = house.store.docs(wanted).await.unwrap().pop() {
             break doc;
@@ -246,6 +246,7 @@ fn shown(page: &str) -> String {
 async fn a_key_is_made_and_seen_once() {
     let house = House::new().await;
     let browser = Browser::of(&house, "admin").await;
+    house.clock.pass(Span::from_secs(1));
     let fields = [
         ("role", "operator"),
         ("label", "front desk"),
