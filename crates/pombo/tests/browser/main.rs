@@ -33,6 +33,22 @@ async fn a_keyboard_is_enough_and_the_focus_can_be_seen_all_the_way() {
 }
 
 #[tokio::test]
+async fn what_failed_is_read_corrected_and_seen_to_go_and_so_are_a_group_and_a_campaign() {
+    let house = House::new().await;
+    for walk in ["corrects_live", "reprocesses_live", "campaign_live"] {
+        house.walk(walk).await;
+    }
+}
+
+#[tokio::test]
+async fn the_same_is_done_without_a_script() {
+    let house = House::new().await;
+    for walk in ["corrects_plain", "reprocesses_plain", "campaign_plain"] {
+        house.walk(walk).await;
+    }
+}
+
+#[tokio::test]
 async fn a_page_under_load_changes_once_a_second_and_does_not_grow() {
     walk("under_load").await;
 }
