@@ -145,7 +145,9 @@ fn standing(visit: &Visit, it: &Fired) -> Markup {
                 span .quiet { (lang.say("since", "desde")) " " (ago(look, it.first_seen)) }
                 @if let Some(at) = it.resolved_at { span .quiet { (lang.say("over", "passou")) " " (ago(look, at)) } }
             }
-            p .big { (parts::capital(&alert::said(lang, it))) "." }
+            @let said = alert::said(lang, it);
+            // A sentence that begins with the name of a channel begins as it is spelt.
+            p .big { @if it.channel.is_some() { (said) } @else { (parts::capital(&said)) } "." }
             @if let Some(by) = &it.acknowledged {
                 p { (lang.say("Looked after by ", "Em cuidado por ")) strong { (by.by.0) } " " span .quiet { (ago(look, by.at)) } @if let Some(note) = &by.note { ": " q { (note) } } }
             }

@@ -151,6 +151,7 @@ fn row(look: &Look, record: &Record) -> Markup {
         th scope="row" {
             (event::said(lang, &record.event))
             @if let (Some(from), Some(to)) = (&record.from, &record.to) { small { (from) " → " (to) } }
+            @for name in ["reason", "note"] { @if let Some(words) = record.detail[name].as_str() { small .clip title=(words) { (words) } } }
             @if record.detail.as_object().is_some_and(|it| !it.is_empty()) {
                 details .numbers { summary { (lang.say("detail", "detalhe")) } (parts::json(&record.detail)) }
             }
@@ -158,10 +159,29 @@ fn row(look: &Look, record: &Record) -> Markup {
         td {
             @if let Some(id) = &record.message { a href=(format!("/messages/{}", encoded(id))) title=(id) { code { (short(id)) } } }
             @if let Some(channel) = &record.channel { @if record.message.is_some() { small { (about_channel(channel)) } } @else { (about_channel(channel)) } }
-            @if record.message.is_none() && record.channel.is_none() { (none()) }
+            @let others = others(record);
+            @for other in &others { small { (other) } }
+            @if record.message.is_none() && record.channel.is_none() && others.is_empty() { (none()) }
         }
         td { span .clip title=(record.actor) { (record.actor) } }
     } }
+}
+
+/// What else a record is about, with the way to it.
+fn others(record: &Record) -> Vec<Markup> {
+    let pages = [
+        ("alert", "/alerts/{id}", "/alerts/"),
+        ("campaign", "/campaigns/{id}", "/campaigns/"),
+        ("template", "/templates/{name}", "/templates/"),
+        ("operation", "/operations/{id}", "/operations/"),
+        ("key", "/keys/{id}", "/keys/"),
+    ];
+    let found = pages.iter().filter_map(|(name, pattern, path)| {
+        let id = record.detail[*name].as_str()?;
+        let words = html! { span title=(id) { (short(id)) } };
+        Some(linked(pattern, &format!("{path}{}", encoded(id)), words))
+    });
+    found.collect()
 }
 
 fn about_channel(channel: &str) -> Markup {

@@ -32,10 +32,10 @@ struct Link {
 /// The form by which a key is made.
 pub(super) fn form_for_new(visit: &Visit, tenant: Option<&str>) -> Markup {
     let (lang, look) = (visit.lang(), visit.look());
-    let roles: Vec<(String, String)> = [Role::Producer, Role::Viewer, Role::Operator, Role::Admin]
-        .iter()
-        .map(|role| (role.as_str().to_owned(), format!("{}: {}", lang.role(*role), may(lang, role.as_str()))))
-        .collect();
+    let roles: Vec<(String, String)> =
+        Role::ALL.iter().map(|role| (role.as_str().to_owned(), lang.role(*role).to_owned())).collect();
+    let meant: Vec<(&str, Markup)> =
+        Role::ALL.iter().map(|role| (lang.role(*role), html! { (may(lang, role.as_str())) })).collect();
     let lives = [
         ("", lang.say("never", "nunca")),
         ("30d", lang.say("after 30 days", "em 30 dias")),
@@ -76,6 +76,7 @@ pub(super) fn form_for_new(visit: &Visit, tenant: Option<&str>) -> Markup {
                             }
                         }
                     }
+                    details .more { summary { (lang.say("What each role may do", "O que cada papel pode fazer")) } (facts(meant)) }
                     div .row { button .primary type="submit" { (lang.say("Make the key", "Criar a chave")) } }
                 }
             }))
