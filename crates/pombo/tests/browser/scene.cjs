@@ -22,6 +22,8 @@ async function furnished() {
   for (const n of [1850, 1851, 1852]) dead.push(await order(`pedido-${n}`, "/status/422"));
   for (const n of ["31", "32"]) dead.push(await reminder(`+55${n}987650404`, `consulta-${n}`));
   dead.push(await send({ channel: "mail", to: "invalid@exemplo.example", reference: "recibo-2290", template: "recibo", payload: RECEIPT }));
+  const tired = await order("pedido-1860", "/status/503");
+  dead.push(tired);
   const greeted = [];
   for (const n of [11, 12, 13]) greeted.push(await reminder(`+55119876512${n}`, `consulta-${n}`));
   // The bank does not know our key: a fault of ours, which holds the destination.
@@ -35,7 +37,7 @@ async function furnished() {
   const operation = await post("/v1/dead-letters/discard", { filter: { category: "recipient_not_found", channel: "mail" }, note: "the address was never right" });
   const first = async (path) => (await get(path)).items[0];
   return {
-    sent, saved, waiting, dead: dead[0], ...campaigns,
+    sent, saved, waiting, tired, dead: dead[0], ...campaigns,
     cause: (await first("/v1/dead-letters/groups")).cause,
     operation: operation.id,
     alert: (await first("/v1/alerts?state=firing")).id,
