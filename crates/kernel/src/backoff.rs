@@ -35,6 +35,33 @@ pub fn bounds(policy: &Policy, n: u16) -> (Span, Span) {
     (clamp(nominal.scaled(1.0 - policy.jitter)), clamp(nominal.scaled(1.0 + policy.jitter)))
 }
 
+/// One retry of a schedule: how long is waited before it, and how long after the first attempt it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Which attempt it is; the first retry is the second attempt.
+    pub number: u16,
+    /// The wait before jitter.
+    pub nominal: Span,
+    pub shortest: Span,
+    pub longest: Span,
+    pub earliest: Span,
+    pub latest: Span,
+}
+
+/// The retries of a round in order. Only waits count: how long an attempt itself takes is the provider's affair.
+pub fn schedule(policy: &Policy) -> Vec<Step> {
+    let (mut earliest, mut latest) = (Span::ZERO, Span::ZERO);
+    let retries = 0..policy.attempts.saturating_sub(1);
+    let step = |n: u16| {
+        let (shortest, longest) = bounds(policy, n);
+        earliest = earliest + shortest;
+        latest = latest + longest;
+        let number = n.saturating_add(2);
+        Step { number, nominal: nominal(policy, n), shortest, longest, earliest, latest }
+    };
+    retries.map(step).collect()
+}
+
 fn nominal(policy: &Policy, n: u16) -> Span {
     let delay = match &policy.delays {
         Delays::Listed(list) => {

@@ -5,6 +5,7 @@
 //! header, another encoding) is told before the first line is given back.
 
 mod csv;
+mod glance;
 mod json;
 mod judge;
 mod rows;
@@ -19,6 +20,7 @@ use serde_json::{Map, Value};
 use crate::campaign::recipient::Listed;
 use crate::suppression::Family;
 
+pub use glance::{Glance, glance};
 use judge::Judge;
 pub use judge::{Terms, address};
 pub use rows::{Row, Rows, Wanted};
@@ -49,6 +51,8 @@ pub struct Ask {
     pub delimiter: Option<u8>,
     /// Of CSV; JSON is always UTF-8.
     pub encoding: Option<Encoding>,
+    /// What the columns of CSV are called here, in order, whatever the header says; nothing for one that is left out.
+    pub columns: Option<Vec<Option<String>>>,
 }
 
 /// Why the list cannot be read, or not any further.

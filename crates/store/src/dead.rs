@@ -83,6 +83,8 @@ pub struct Group {
     /// The newest of them, to look at, and when it failed.
     pub newest: MessageId,
     pub last_at: Time,
+    /// When the oldest of them failed.
+    pub first_at: Time,
 }
 
 /// What an operator decides about dead letters.

@@ -15,7 +15,7 @@ pub(crate) mod health;
 pub(crate) mod keys;
 pub(crate) mod links;
 pub(crate) mod list;
-mod listing;
+pub(crate) mod listing;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 mod news;

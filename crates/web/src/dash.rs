@@ -5,19 +5,34 @@
 //! API and are written once. Everything works without script; see `pombo.js` for what one adds.
 
 mod alert;
+mod alerts;
 pub(crate) mod assets;
+mod audit;
+mod campaign;
+mod campaigns;
+mod channels;
 mod chart;
+mod dead;
 mod explained;
+mod filled;
 mod form;
 mod frame;
+mod keys;
 pub(crate) mod live;
 mod login;
 mod message;
 mod messages;
+mod multipart;
+mod operation;
 mod overview;
 mod parts;
+mod policies;
+mod reasons;
+mod schedule;
 pub(crate) mod session;
 mod sheet;
+mod template;
+mod templates;
 mod visit;
 mod words;
 
@@ -143,6 +158,84 @@ pub static PAGES: &[Page] = &[
     act("/messages/{id}/retry", Access::Operate, |visit, form| Box::pin(message::retry(visit, form))),
     act("/messages/{id}/reveal", Access::Follow, |visit, form| Box::pin(message::reveal(visit, form))),
     raw("/messages/{id}/preview", Access::Follow, |visit| Box::pin(message::preview(visit))),
+    show("/dead", Access::Look, |visit| Box::pin(dead::page(visit))).listed(
+        "dead",
+        "Dead letters",
+        "Mensagens mortas",
+    ),
+    show("/dead/letters", Access::Look, |visit| Box::pin(dead::list(visit))),
+    show("/dead/decide", Access::Operate, |visit| Box::pin(dead::confirm(visit))),
+    act("/dead/decide", Access::Operate, |visit, form| Box::pin(dead::decide(visit, form))),
+    show("/dead/letter/{id}", Access::Look, |visit| Box::pin(dead::letter(visit))),
+    act("/dead/letter/{id}", Access::Operate, |visit, form| Box::pin(dead::change(visit, form))),
+    show("/dead/{group}", Access::Look, |visit| Box::pin(dead::cause(visit))),
+    show("/operations", Access::Look, |visit| Box::pin(operation::list(visit))),
+    show("/operations/{id}", Access::Look, |visit| Box::pin(operation::page(visit))),
+    act("/operations/{id}/cancel", Access::Operate, |visit, form| Box::pin(operation::cancel(visit, form))),
+    show("/campaigns", Access::Look, |visit| Box::pin(campaigns::list(visit))).listed(
+        "campaigns",
+        "Campaigns",
+        "Campanhas",
+    ),
+    show("/campaigns/new", Access::Operate, |visit| Box::pin(campaign::new(visit))),
+    act("/campaigns/new", Access::Operate, |visit, form| Box::pin(campaign::create(visit, form))),
+    show("/campaigns/{id}", Access::Look, |visit| Box::pin(campaign::page(visit))),
+    show("/campaigns/{id}/edit", Access::Operate, |visit| Box::pin(campaign::edit(visit))),
+    act("/campaigns/{id}/edit", Access::Operate, |visit, form| Box::pin(campaign::change(visit, form))),
+    show("/campaigns/{id}/list", Access::Operate, |visit| Box::pin(campaign::list(visit))),
+    act("/campaigns/{id}/list", Access::Operate, |visit, form| Box::pin(campaign::upload(visit, form))),
+    act("/campaigns/{id}/import", Access::Operate, |visit, form| Box::pin(campaign::import(visit, form))),
+    show("/campaigns/{id}/preview", Access::Look, |visit| Box::pin(campaign::preview(visit))),
+    raw("/campaigns/{id}/sample", Access::Look, |visit| Box::pin(campaign::sample(visit))),
+    show("/campaigns/{id}/recipients", Access::Look, |visit| Box::pin(campaign::people(visit))),
+    raw("/campaigns/{id}/report", Access::Look, |visit| Box::pin(campaign::report(visit))),
+    act("/campaigns/{id}/start", Access::Operate, |visit, form| Box::pin(campaign::start(visit, form))),
+    act("/campaigns/{id}/schedule", Access::Operate, |visit, form| Box::pin(campaign::schedule(visit, form))),
+    act("/campaigns/{id}/pause", Access::Operate, |visit, form| Box::pin(campaign::pause(visit, form))),
+    act("/campaigns/{id}/resume", Access::Operate, |visit, form| Box::pin(campaign::resume(visit, form))),
+    act("/campaigns/{id}/retry", Access::Operate, |visit, form| Box::pin(campaign::retry(visit, form))),
+    act("/campaigns/{id}/cancel", Access::Operate, |visit, form| Box::pin(campaign::cancel(visit, form))),
+    act("/campaigns/{id}/remove", Access::Operate, |visit, form| Box::pin(campaign::remove(visit, form))),
+    show("/templates", Access::Look, |visit| Box::pin(templates::list(visit))).listed(
+        "templates",
+        "Templates",
+        "Modelos",
+    ),
+    show("/templates/{name}", Access::Look, |visit| Box::pin(template::page(visit))),
+    act("/templates/{name}", Access::Operate, |visit, form| Box::pin(template::save(visit, form))),
+    raw("/templates/{name}/preview", Access::Look, |visit| Box::pin(template::preview(visit))),
+    act("/templates/{name}/preview", Access::Operate, |visit, form| Box::pin(template::try_out(visit, form))),
+    show("/channels", Access::Look, |visit| Box::pin(channels::list(visit)))
+        .listed("channels", "Channels", "Canais"),
+    show("/channels/{name}", Access::Look, |visit| Box::pin(channels::page(visit))),
+    act("/channels/{name}/test", Access::Operate, |visit, form| Box::pin(channels::test(visit, form))),
+    act("/channels/{name}/hold", Access::Operate, |visit, form| Box::pin(channels::hold(visit, form))),
+    act("/channels/{name}/release", Access::Operate, |visit, form| Box::pin(channels::release(visit, form))),
+    act("/channels/{name}/open", Access::Operate, |visit, form| Box::pin(channels::open(visit, form))),
+    act("/channels/{name}/close", Access::Operate, |visit, form| Box::pin(channels::close(visit, form))),
+    show("/policies", Access::Look, |visit| Box::pin(policies::list(visit))).listed(
+        "policies",
+        "Policies",
+        "Políticas",
+    ),
+    show("/policies/{name}", Access::Look, |visit| Box::pin(policies::page(visit))),
+    show("/alerts", Access::Look, |visit| Box::pin(alerts::list(visit)))
+        .listed("alerts", "Alerts", "Alertas"),
+    show("/alerts/{id}", Access::Look, |visit| Box::pin(alerts::page(visit))),
+    act("/alerts/{id}/acknowledge", Access::Operate, |visit, form| {
+        Box::pin(alerts::acknowledge(visit, form))
+    }),
+    act("/alerts/{id}/silence", Access::Operate, |visit, form| Box::pin(alerts::silence(visit, form))),
+    act("/alerts/{id}/unsilence", Access::Operate, |visit, form| Box::pin(alerts::unsilence(visit, form))),
+    show("/audit", Access::Look, |visit| Box::pin(audit::list(visit))).listed("audit", "Audit", "Auditoria"),
+    raw("/audit/export", Access::Look, |visit| Box::pin(audit::export(visit))),
+    show("/audit/chain", Access::Look, |visit| Box::pin(audit::chain(visit))),
+    show("/keys", Access::Administer, |visit| Box::pin(keys::list(visit))).listed("keys", "Keys", "Chaves"),
+    act("/keys", Access::Administer, |visit, form| Box::pin(keys::create(visit, form))),
+    show("/keys/{id}", Access::Administer, |visit| Box::pin(keys::page(visit))),
+    act("/keys/{id}/link", Access::Administer, |visit, form| Box::pin(keys::link(visit, form))),
+    act("/keys/{id}/rotate", Access::Administer, |visit, form| Box::pin(keys::rotate(visit, form))),
+    act("/keys/{id}/revoke", Access::Administer, |visit, form| Box::pin(keys::revoke(visit, form))),
     open(Method::GET, "/login", |guest| Box::pin(login::form(guest))),
     open(Method::POST, "/login", |guest| Box::pin(login::enter(guest))),
     act("/logout", Access::Any, |visit, _| Box::pin(login::leave(visit))),

@@ -384,6 +384,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) name: &'a str,
     pub(crate) query: &'a str,
     pub(crate) extensions: Extensions,
+    pub(crate) media: &'static str,
     pub(crate) body: Body,
 }
 
@@ -394,7 +395,7 @@ pub(crate) fn access_of(method: &Method, path: &str) -> Option<Access> {
 
 /// Has a route answer somebody who is known already, by the rights that the route asks for.
 pub(crate) async fn inside(door: &Door, caller: &Arc<Caller>, asked: Asked<'_>) -> Result<Response, Problem> {
-    let Asked { method, path, name, query, extensions, body } = asked;
+    let Asked { method, path, name, query, extensions, media, body } = asked;
     let route = ROUTES.iter().find(|route| route.method == method && route.path == path);
     let Some(Way::Keyed(access, handler)) = route.map(|route| &route.way) else { return Err(no_address()) };
     caller.may(*access)?;
@@ -402,7 +403,7 @@ pub(crate) async fn inside(door: &Door, caller: &Arc<Caller>, asked: Asked<'_>) 
     let (mut head, body) = Request::new(body).into_parts();
     head.uri = address.parse().map_err(|_| no_address())?;
     (head.method, head.extensions) = (method, extensions);
-    head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
     handler(Call { door: door.clone(), caller: caller.clone(), head, body, name: name.to_owned() }).await
 }
 

@@ -17,6 +17,7 @@ const PARTS_MAX: usize = 8;
 /// So much may be read again where quotes do not close. From then on none spans lines that were read before, so that a
 /// file of such quotes costs no more than twice its length.
 const REREAD_MAX: usize = 64 * RECORD_BYTES_MAX;
+pub(super) const LIKE_DATA: &str = "the first line looks like data, not like a header";
 const NEVER_CLOSED: &str = "a quote is opened and never closed";
 const AFTER_QUOTE: &str = "something follows a closing quote; write a quote within quotes twice";
 
@@ -220,7 +221,7 @@ fn unquoted(quoted: &str) -> (Cow<'_, str>, &str) {
 /// What the fields of the records are.
 pub(super) struct Head {
     pub(super) delimiter: u8,
-    /// Where each field goes: the parts of a variable's name. Of the address, none.
+    /// Where each field goes: the parts of a variable's name. Of the address, and of what is left out, none.
     columns: Vec<Vec<String>>,
     to: usize,
     /// What the column of addresses is called.
@@ -233,14 +234,25 @@ impl Head {
     pub(super) fn read(line: u64, words: &str, ask: &Ask, wanted: &Wanted) -> Result<Head, Unreadable> {
         let family = wanted.family;
         let wrong = |what: String, hint: &str| Err(Unreadable::new(line, what, hint));
-        let mut tables: Vec<(u8, Vec<String>)> = (DELIMITERS.iter().copied())
-            .filter(|delimiter| ask.delimiter.is_none_or(|given| given == *delimiter))
-            .chain(ask.delimiter.filter(|given| !DELIMITERS.contains(given)))
-            .map(|delimiter| {
-                (delimiter, fields(words, delimiter).iter().map(|name| name.trim().to_owned()).collect())
-            })
-            .collect();
-        tables.sort_by_key(|(_, names): &(_, Vec<String>)| std::cmp::Reverse(names.len()));
+        let mut tables = tables(words, ask.delimiter);
+        // What the header calls them, for whoever looks for something in the file.
+        let mut own: Vec<String> = Vec::new();
+        if let Some(called) = &ask.columns {
+            let most = tables.first().map_or(0, |(_, names)| names.len());
+            tables.retain(|(_, names)| names.len() == called.len());
+            if tables.is_empty() {
+                let what = format!("there are {most} columns, and {} were named", called.len());
+                return wrong(what, "name every column in order, and leave out by null what is not needed");
+            }
+            if tables.iter().flat_map(|(_, names)| names).any(|name| is_data(name)) {
+                return wrong(LIKE_DATA.to_owned(), HEADER_HINT);
+            }
+            tables.truncate(1);
+            let called = called.iter().map(|name| name.as_deref().unwrap_or_default().trim().to_owned());
+            if let Some((_, names)) = tables.first_mut() {
+                own = std::mem::replace(names, called.collect());
+            }
+        }
         let found = tables.iter().map(|(_, names)| addresses(names, ask.to.as_deref(), family));
         let best = found.enumerate().find(|(_, places)| !places.is_empty());
         let (table, places) = best.unwrap_or_default();
@@ -248,7 +260,7 @@ impl Head {
             return wrong("there is no header".to_owned(), HEADER_HINT);
         };
         if names.iter().any(|name| is_data(name)) {
-            return wrong("the first line looks like data, not like a header".to_owned(), HEADER_HINT);
+            return wrong(LIKE_DATA.to_owned(), HEADER_HINT);
         }
         let listed = || {
             let shown: Vec<String> = names.iter().take(20).map(|name| quoted(name)).collect();
@@ -278,6 +290,10 @@ impl Head {
         }
         let mut columns = Vec::with_capacity(names.len());
         for (place, name) in names.iter().enumerate() {
+            if name.is_empty() && ask.columns.is_some() {
+                columns.push(Vec::new());
+                continue;
+            }
             let parts: Vec<String> = name.split('.').map(|part| part.trim().to_owned()).collect();
             if parts.iter().any(String::is_empty) {
                 let what = match name.is_empty() {
@@ -300,7 +316,8 @@ impl Head {
         }
         columns[to].clear();
         rename(&mut columns, &wanted.names);
-        Ok(Head { delimiter, columns, to, family: named_after(&names[to]), name: names[to].clone() })
+        let name = own.get(to).filter(|name| !name.is_empty()).unwrap_or(&names[to]).clone();
+        Ok(Head { delimiter, columns, to, family: named_after(&names[to]), name })
     }
 
     /// The address of a record, and what else it says: nothing for an empty field where everybody is told something.
@@ -334,6 +351,19 @@ impl Head {
     }
 }
 
+/// The header cut by each delimiter that could be meant, the one that makes most columns first.
+pub(super) fn tables(words: &str, given: Option<u8>) -> Vec<(u8, Vec<String>)> {
+    let mut tables: Vec<(u8, Vec<String>)> = (DELIMITERS.iter().copied())
+        .filter(|delimiter| given.is_none_or(|given| given == *delimiter))
+        .chain(given.filter(|given| !DELIMITERS.contains(given)))
+        .map(|delimiter| {
+            (delimiter, fields(words, delimiter).iter().map(|name| name.trim().to_owned()).collect())
+        })
+        .collect();
+    tables.sort_by_key(|(_, names): &(_, Vec<String>)| std::cmp::Reverse(names.len()));
+    tables
+}
+
 fn put(own: &mut Own, parts: &[String], value: Value) {
     match parts {
         [] => {}
@@ -359,7 +389,7 @@ fn is_said(common: &Own, parts: &[String]) -> bool {
 
 /// Two columns of which one cannot be beside the other.
 fn clash(columns: &[Vec<String>]) -> Option<(String, String)> {
-    let mut sorted: Vec<&Vec<String>> = columns.iter().collect();
+    let mut sorted: Vec<&Vec<String>> = columns.iter().filter(|parts| !parts.is_empty()).collect();
     sorted.sort();
     let pair = sorted.windows(2).find(|pair| pair[1].starts_with(pair[0]))?;
     Some((pair[0].join("."), pair[1].join(".")))
@@ -419,7 +449,7 @@ fn named_after(name: &str) -> Option<Family> {
 }
 
 /// The places of the columns that can hold the addresses: one, if it is clear.
-fn addresses(names: &[String], asked: Option<&str>, family: Option<Family>) -> Vec<usize> {
+pub(super) fn addresses(names: &[String], asked: Option<&str>, family: Option<Family>) -> Vec<usize> {
     let places = |fits: &dyn Fn(&str) -> bool| -> Vec<usize> {
         names.iter().enumerate().filter(|(_, name)| fits(name)).map(|(place, _)| place).collect()
     };
@@ -437,7 +467,7 @@ fn addresses(names: &[String], asked: Option<&str>, family: Option<Family>) -> V
 }
 
 /// Letters and digits alone, small and without accents, as a person compares names.
-fn folded(name: &str) -> String {
+pub(super) fn folded(name: &str) -> String {
     let plain = |c: char| match c {
         'á' | 'à' | 'â' | 'ã' | 'ä' => 'a',
         'é' | 'è' | 'ê' | 'ë' => 'e',
@@ -452,7 +482,7 @@ fn folded(name: &str) -> String {
 }
 
 /// Whether a name is somebody's address, which no column is called.
-fn is_data(name: &str) -> bool {
+pub(super) fn is_data(name: &str) -> bool {
     let digits = name.bytes().filter(u8::is_ascii_digit).count();
     Family::Email.normalised(name).is_some() || (digits >= 10 && Family::Whatsapp.normalised(name).is_some())
 }

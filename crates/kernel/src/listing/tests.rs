@@ -19,7 +19,7 @@ fn terms(kind: ChannelKind, text: &str, common: Value) -> Terms {
 }
 
 fn asked(format: Format) -> Ask {
-    Ask { format, to: None, delimiter: None, encoding: None }
+    Ask { format, to: None, delimiter: None, encoding: None, columns: None }
 }
 
 fn read(ask: Ask, terms: Terms, pieces: &[&[u8]]) -> (Vec<Listed>, Result<(), Unreadable>) {
@@ -560,4 +560,28 @@ proptest! {
             prop_assert!(!brief(line).1.contains('\0'));
         }
     }
+}
+
+#[test] // REQ BK-7
+fn columns_are_called_as_whoever_sends_the_list_says() {
+    let named = |names: &[Option<&str>]| {
+        let columns = names.iter().map(|name| name.map(str::to_owned)).collect();
+        Ask { columns: Some(columns), ..asked(Format::Csv) }
+    };
+    let list = "Cliente;Fone 2;Obs;;Obs\nAna;11 98765-4321;x;y;z\nBia;;;;\n".as_bytes();
+    let ask = named(&[Some("nome"), Some("to"), None, Some("loja.cidade"), None]);
+    let (lines, done) = read(ask, terms(WHATSAPP, "{{ nome }}", json!({})), &[list]);
+    assert_eq!(done, Ok(()));
+    let own = "{\"loja\":{\"cidade\":\"y\"},\"nome\":\"Ana\"}";
+    let lines: Vec<_> = lines.iter().map(brief).collect();
+    same(&lines, &[(2, "+5511987654321", own), (3, "", "! there is no address: `Fone 2` is empty")]);
+    for (names, what) in [
+        (&[Some("to"), None][..], "there are 5 columns, and 2 were named"),
+        (&[Some("nome"), None, None, None, None], "no column is known to hold phone numbers"),
+        (&[Some("to"), Some("a"), Some("a"), None, None], "two columns are called `a`"),
+    ] {
+        assert!(refused(named(names), WHATSAPP, list).contains(what), "{what}");
+    }
+    let data = b"ana@x.example;Ana\n";
+    assert!(refused(named(&[Some("to"), Some("nome")]), NULL, data).contains("looks like data"));
 }

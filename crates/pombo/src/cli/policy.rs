@@ -1,8 +1,7 @@
 //! `pombo policy`: what a policy says, and what it means in time.
 
 use clap::{Args, Subcommand};
-use pombo_kernel::backoff;
-use pombo_kernel::dice::Dice;
+use pombo_kernel::backoff::{Step, schedule};
 use pombo_kernel::name::PolicyName;
 use pombo_kernel::policy::{Delays, Policy};
 use pombo_kernel::time::Span;
@@ -132,32 +131,8 @@ fn waits(policy: &Policy) -> String {
     }
 }
 
-/// One retry: how long is waited before it, and when it comes.
-struct Step {
-    number: u16,
-    nominal: Span,
-    shortest: Span,
-    longest: Span,
-    earliest: Span,
-    latest: Span,
-}
-
-/// The retries in order. Only waits count: how long an attempt itself takes is the provider's affair.
-fn steps(policy: &Policy) -> Vec<Step> {
-    let (mut earliest, mut latest) = (Span::ZERO, Span::ZERO);
-    let retries = 0..policy.attempts.saturating_sub(1);
-    let step = |n: u16| {
-        let (shortest, longest) = backoff::bounds(policy, n);
-        let nominal = backoff::wait(policy, n, None, &mut Dice::seeded(0)).nominal;
-        earliest = earliest + shortest;
-        latest = latest + longest;
-        Step { number: n.saturating_add(2), nominal, shortest, longest, earliest, latest }
-    };
-    retries.map(step).collect()
-}
-
 fn preview_document(policy: &Policy) -> serde_json::Value {
-    let steps = steps(policy);
+    let steps = schedule(policy);
     let total = steps.last().map_or((Span::ZERO, Span::ZERO), |step| (step.earliest, step.latest));
     let schedule = steps.iter().map(|step| {
         json!({
@@ -178,7 +153,7 @@ fn preview_document(policy: &Policy) -> serde_json::Value {
 }
 
 fn preview_lines(policy: &Policy, paint: Paint) -> Vec<String> {
-    let steps = steps(policy);
+    let steps = schedule(policy);
     let mut lines = vec![
         format!("{}: {} attempts, {}", paint.bold(policy.name.as_str()), policy.attempts, waits(policy)),
         String::new(),

@@ -298,8 +298,10 @@ impl Oracle {
                 count: 0,
                 newest: line.message.id,
                 last_at: *at,
+                first_at: *at,
             });
             group.count += 1;
+            group.first_at = *at;
         }
         let told = reader.groups(&tenant(), usize::MAX)?.into_iter().map(|group| (group.id, group));
         let told: BTreeMap<CauseId, Group> = told.collect();

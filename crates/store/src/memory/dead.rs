@@ -155,6 +155,7 @@ impl Model {
                 count: 0,
                 newest: row.message.id,
                 last_at: *at,
+                first_at: *at,
             });
             (group.newest, group.last_at) = (row.message.id, *at);
             group.count += 1;

@@ -385,7 +385,7 @@ pub(super) fn revision(vault: &Vault, key: MessageKey, row: &Found) -> Result<Re
     })
 }
 
-/// A row: cause, channel, category, text, count, key and nonce of the newest, when that failed.
+/// A row: cause, channel, category, text, count, key and nonce of the newest, when that failed, and when the oldest did.
 pub(super) fn group(vault: &Vault, row: &Found) -> Result<Group, StoreError> {
     let id = rows::get(row, 0)?;
     Ok(Group {
@@ -396,5 +396,6 @@ pub(super) fn group(vault: &Vault, row: &Found) -> Result<Group, StoreError> {
         count: rows::number::<i64, u64>(row, 4)?,
         newest: rows::id(row, 5, 6)?,
         last_at: rows::time(row, 7)?,
+        first_at: rows::time(row, 8)?,
     })
 }

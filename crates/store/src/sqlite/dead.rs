@@ -284,6 +284,7 @@ pub(super) fn groups(db: &Db, tenant: &Tenant, limit: usize) -> Result<Vec<Group
             count: count.unsigned_abs(),
             newest: rows::id(row, 5, 6)?,
             last_at: rows::time(row, 7)?,
+            first_at: rows::time(row, 8)?,
         })
     })
 }

@@ -211,7 +211,7 @@ fn the_newest_letter_stands_for_its_group(w: &mut World<impl Fresh>) {
     }
     // It failed first, and is the newest all the same.
     let [group] = groups(w).try_into().unwrap();
-    assert_eq!((group.newest, group.last_at), (newer, START + secs(2)));
+    assert_eq!((group.newest, group.last_at, group.first_at), (newer, START + secs(2), START + secs(3)));
     again(w, newer);
     assert_eq!(groups(w)[0].newest, older);
 }

@@ -166,6 +166,8 @@ pub(crate) struct GroupView {
     newest: String,
     /// When that one failed.
     last_at: Time,
+    /// When the oldest of them failed.
+    first_at: Time,
 }
 
 impl GroupView {
@@ -178,6 +180,7 @@ impl GroupView {
             count: group.count,
             newest: group.newest.to_string(),
             last_at: group.last_at,
+            first_at: group.first_at,
         }
     }
 }
@@ -282,7 +285,7 @@ struct Changes<'a> {
 }
 
 /// Changes what a dead letter says. It is checked as a new message of its channel would be, and what it said until
-/// then is kept. Of two who edit at once, one is told.
+/// then is kept. Of two who edit at once, one is told. On a dry run it is only checked.
 pub(crate) async fn edit(call: Call) -> Result<Response, Problem> {
     let Call { door, caller, head, body, name } = call;
     let setup = door.setup();
@@ -297,6 +300,7 @@ pub(crate) async fn edit(call: Call) -> Result<Response, Problem> {
         value.is_some()
     });
     let note = fields.remark("note", NOTE_BYTES);
+    let dry_run = fields.flag("dry_run").unwrap_or(false);
     let sight = Sight::of(&door, &caller, None)?;
     let version = version(&mut fields, &head.headers);
     if to.is_none() && given == [false; 2] {
@@ -321,6 +325,9 @@ pub(crate) async fn edit(call: Call) -> Result<Response, Problem> {
     let found = pin_templates(door.store(), &setup, std::slice::from_mut(&mut draft)).await?;
     if let Some(problem) = found.into_iter().next().flatten() {
         return Err(Refused::Problems(vec![problem]).into());
+    }
+    if dry_run {
+        return shown(&door, &caller, &story, sight).await;
     }
     let edit = Edit {
         tenant: caller.tenant.clone(),

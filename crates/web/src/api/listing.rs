@@ -9,6 +9,8 @@ use crate::problem::{Code, Problem};
 
 /// By which the address of a request says how its list is to be read.
 pub(crate) const OPTIONS: [&str; 3] = ["to", "delimiter", "encoding"];
+/// Where the columns of a table are called otherwise than its header calls them.
+pub(crate) const COLUMNS: &str = "columns";
 
 /// How the list is to be read, by what the request says of it.
 pub(crate) fn ask(headers: &HeaderMap, query: &mut Query) -> Result<Ask, Problem> {
@@ -24,7 +26,15 @@ pub(crate) fn ask(headers: &HeaderMap, query: &mut Query) -> Result<Ask, Problem
     let to = query.take("to", |text| Ok(text.to_owned()));
     let delimiter = query.take("delimiter", delimiter);
     let encoding = query.take("encoding", |text| Encoding::named(text).ok_or_else(unknown_encoding));
-    Ok(Ask { format, to, delimiter, encoding: encoding.or(charset) })
+    Ok(Ask { format, to, delimiter, encoding: encoding.or(charset), columns: None })
+}
+
+/// What the columns are called here, in order, and null for one that is left out: a JSON list in the address.
+pub(crate) fn columns(query: &mut Query) -> Option<Vec<Option<String>>> {
+    query.take(COLUMNS, |text| {
+        let hint = "write for example [\"to\", \"name\", null], one for each column";
+        serde_json::from_str(text).map_err(|_| ("is not a list of names".to_owned(), hint.to_owned()))
+    })
 }
 
 const MEDIA_HINT: &str =

@@ -125,23 +125,9 @@ pub(crate) async fn put(call: Call) -> Result<Response, Problem> {
     call.caller.may_use_all()?;
     let Call { door, caller, head, body, .. } = call;
     let mut fields = Fields::read(&body::json(&door, &head.headers, body, BODY_BYTES).await?)?;
-    let mut part = |part: Part| fields.text(part.as_str(), PART_BYTES_MAX);
-    let template = Template {
-        subject: part(Part::Subject),
-        text: part(Part::Text),
-        html: part(Part::Html),
-        whatsapp: part(Part::Whatsapp),
-    };
+    let template = words(&mut fields);
     fields.end()?;
-    Compiled::new(template.clone()).map_err(|problems| {
-        let error = |it: pombo_kernel::content::Problem| FieldError {
-            code: Code::TemplateError,
-            field: it.field.into(),
-            reason: it.reason,
-            hint: it.hint,
-        };
-        Problem::fields(problems.into_iter().map(error).collect())
-    })?;
+    compiled(template.clone())?;
     let Put { stored, repeat } =
         door.store().put_template(caller.tenant.clone(), name, template, caller.actor()).await?;
     match repeat {
@@ -153,12 +139,37 @@ pub(crate) async fn put(call: Call) -> Result<Response, Problem> {
     }
 }
 
+/// What a template is to say, part by part.
+fn words(fields: &mut Fields) -> Template {
+    let mut part = |part: Part| fields.text(part.as_str(), PART_BYTES_MAX);
+    Template {
+        subject: part(Part::Subject),
+        text: part(Part::Text),
+        html: part(Part::Html),
+        whatsapp: part(Part::Whatsapp),
+    }
+}
+
+/// A template that can be used, or what is wrong with each of its parts.
+fn compiled(template: Template) -> Result<Compiled, Problem> {
+    Compiled::new(template).map_err(|problems| {
+        let error = |it: pombo_kernel::content::Problem| FieldError {
+            code: Code::TemplateError,
+            field: it.field.into(),
+            reason: it.reason,
+            hint: it.hint,
+        };
+        Problem::fields(problems.into_iter().map(error).collect())
+    })
+}
+
 /// What comes of a template.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RenderedTemplate")]
 pub(crate) struct Rendered<'a> {
     name: &'a str,
-    version: u32,
+    /// Null for words that are not kept anywhere.
+    version: Option<u32>,
     #[schemars(with = "ChannelKind")]
     kind: &'static str,
     /// The content that a channel of this kind would get.
@@ -168,7 +179,7 @@ pub(crate) struct Rendered<'a> {
 /// What a channel of some kind would get to see. Nothing is sent or stored.
 pub(crate) async fn render(call: Call) -> Result<Response, Problem> {
     let Call { door, caller, head, body, name } = call;
-    let limit = door.setup().limits.content_bytes.saturating_add(16 * 1024);
+    let limit = door.setup().limits.content_bytes.saturating_add(BODY_BYTES);
     let mut fields = Fields::read(&body::json(&door, &head.headers, body, limit).await?)?;
     let payload = fields.value("payload").unwrap_or_else(|| Value::Object(Map::new()));
     if !payload.is_object() {
@@ -176,7 +187,16 @@ pub(crate) async fn render(call: Call) -> Result<Response, Problem> {
     }
     let kind = kind(&door, &caller, &mut fields);
     let version = version(&mut fields);
+    let draft = draft(&mut fields);
     fields.end()?;
+    if let Some(draft) = draft {
+        let (mail, compiled) = (draft.subject.is_some(), compiled(draft)?);
+        let kind = kind.unwrap_or_else(|| likely(mail));
+        let hint = "mend the words, or give what they need in `payload`";
+        let content = compiled.render(kind, &payload);
+        let content = content.map_err(|error| Problem::new(Code::TemplateError, error.to_string(), hint))?;
+        return view::ok(&Rendered { name: &name, version: None, kind: kind.as_str(), content });
+    }
     let stored = stored(&door, &caller, &name, version).await?;
     let failed = |detail: String| {
         let hint = "mend the template with `pombo templates put`, or give what it needs in `payload`";
@@ -185,14 +205,31 @@ pub(crate) async fn render(call: Call) -> Result<Response, Problem> {
     };
     let compiled = Compiled::new(stored.template.clone())
         .map_err(|problems| failed(problems.first().map(ToString::to_string).unwrap_or_default()))?;
-    // Mail if it has a subject: what else would that be for?
-    let kind = kind.unwrap_or(match stored.template.subject {
-        Some(_) => ChannelKind::Smtp,
-        None => ChannelKind::Evolution,
-    });
+    let kind = kind.unwrap_or_else(|| likely(stored.template.subject.is_some()));
     let content = compiled.render(kind, &payload).map_err(|error| failed(error.to_string()))?;
     let name = stored.name.as_str();
-    view::ok(&Rendered { name, version: stored.version, kind: kind.as_str(), content })
+    view::ok(&Rendered { name, version: Some(stored.version), kind: kind.as_str(), content })
+}
+
+/// Mail if it has a subject: what else would that be for?
+fn likely(mail: bool) -> ChannelKind {
+    if mail { ChannelKind::Smtp } else { ChannelKind::Evolution }
+}
+
+/// Words that are tried before they are kept: as they are put, in an object of their own.
+fn draft(fields: &mut Fields) -> Option<Template> {
+    match fields.value("draft")? {
+        Value::Object(parts) => {
+            let mut parts = Fields::of(parts);
+            let draft = words(&mut parts);
+            match parts.end() {
+                Ok(()) => return Some(draft),
+                Err(problem) => problem.errors.into_iter().for_each(|error| fields.refuse(error)),
+            }
+        }
+        _ => fields.wrong("draft", "is not an object", "write {\"text\": \"Hello, {{ name }}\"}"),
+    }
+    None
 }
 
 /// The kind that is named, or that of the channel that is.

@@ -1,11 +1,12 @@
 //! Alerts in words, wherever they are shown.
 
 use maud::{Markup, html};
-use pombo_kernel::alert::{Alert, RuleName, Severity, State, Subject, sentence};
+use pombo_kernel::alert::{
+    Acknowledged, Alert, RuleName, Sample, Severity, Silenced, State, Subject, sentence, shown,
+};
 use pombo_kernel::name::{ChannelName, Tenant};
 use pombo_kernel::time::{Span, Time};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::parts::{Tone, ago, badge, encoded, linked};
 use super::visit::Look;
@@ -15,19 +16,37 @@ use super::words::Lang;
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Fired {
     pub(crate) id: String,
-    rule: RuleName,
+    pub(crate) rule: RuleName,
     pub(crate) severity: Severity,
     pub(crate) state: State,
-    channel: Option<ChannelName>,
-    about: Option<String>,
+    pub(crate) channel: Option<ChannelName>,
+    pub(crate) about: Option<String>,
     value: f64,
     above: f64,
-    count: u64,
+    peak: f64,
+    pub(crate) count: u64,
     of: Option<u64>,
     window: Option<Span>,
     pub(crate) first_seen: Time,
     pub(crate) fired_at: Time,
-    pub(crate) acknowledged: Option<Value>,
+    pub(crate) last_seen: Time,
+    pub(crate) resolved_at: Option<Time>,
+    pub(crate) acknowledged: Option<Acknowledged>,
+    pub(crate) silenced: Option<Silenced>,
+    #[serde(default)]
+    pub(crate) samples: Vec<Sample>,
+}
+
+impl Fired {
+    /// How it stands, from when on it is wrong, and how bad it was, as people read such numbers.
+    pub(crate) fn numbers(&self, lang: Lang) -> [String; 3] {
+        [self.value, self.above, self.peak].map(|value| shown(self.rule.unit(), value, lang.language()))
+    }
+
+    /// How many it concerns, of how many, where both are known.
+    pub(crate) fn of_how_many(&self) -> Option<(u64, u64)> {
+        self.of.map(|of| (self.count, of))
+    }
 }
 
 /// What is wrong, in the reader's language.
@@ -77,6 +96,18 @@ pub(crate) fn severity(lang: Lang, it: &Fired) -> Markup {
         Severity::Info => lang.say("notice", "aviso"),
     };
     badge(tone(it), words)
+}
+
+/// Whether somebody looks after it, and whether people are told.
+pub(crate) fn standing(lang: Lang, it: &Fired) -> Markup {
+    html! {
+        @match (it.state, &it.acknowledged) {
+            (State::Resolved, _) => (badge(Tone::Ok, lang.say("over", "passou"))),
+            (State::Firing, None) => (badge(Tone::Bad, lang.say("open", "aberto"))),
+            (State::Firing, Some(_)) => (badge(Tone::Wait, lang.say("looked after", "em cuidado"))),
+        }
+        @if it.silenced.is_some() && it.state == State::Firing { " " (badge(Tone::Held, lang.say("silenced", "silenciado"))) }
+    }
 }
 
 /// An alert among other things that need somebody.

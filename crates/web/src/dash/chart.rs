@@ -90,7 +90,7 @@ fn part_of(count: u64, top: u64) -> f64 {
     if top == 0 { 0.0 } else { count as f64 * 100.0 / top as f64 }
 }
 
-fn decimals(number: f64) -> String {
+pub(super) fn decimals(number: f64) -> String {
     let text = format!("{number:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -162,6 +162,23 @@ pub(crate) fn meter(share: f64, class: &str) -> Markup {
     }
 }
 
+/// Parts of a whole side by side, by class and count; what is left of the whole stays empty. Words must say the same.
+pub(crate) fn stacked_bar(label: &str, parts: &[(&str, u64)], whole: u64) -> Markup {
+    let mut from = 0;
+    let placed = parts.iter().filter(|(_, count)| *count > 0).map(|(class, count)| {
+        let x = part_of(from, whole);
+        from += count;
+        (*class, decimals(x), decimals(part_of(*count, whole)))
+    });
+    let placed: Vec<_> = placed.collect();
+    html! {
+        svg .bar-of viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=(label) {
+            rect .all width="100" height="10" {}
+            @for (class, x, width) in placed { rect class=(class) x=(x) width=(width) height="10" {} }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +230,14 @@ mod tests {
         let html = columns(Lang::Pt, "Tráfego", &KINDS, &steps(&[[1_200, 3], [0, 0]])).into_string();
         assert!(html.contains(r#"<td class="num">1.200</td><td class="num">3</td>"#), "{html}");
         assert!(!html.contains("style="), "{html}");
+    }
+
+    #[test]
+    fn the_parts_of_a_bar_stand_side_by_side() {
+        let html = stacked_bar("half", &[("ok", 50), ("off", 0), ("bad", 25)], 200).into_string();
+        assert!(html.contains(r#"<rect class="ok" x="0" width="25" height="10">"#), "{html}");
+        assert!(html.contains(r#"<rect class="bad" x="25" width="12.5" height="10">"#), "{html}");
+        assert!(!html.contains("off"), "{html}");
     }
 
     #[test]

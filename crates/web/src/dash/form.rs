@@ -2,17 +2,22 @@
 
 use axum::body::Body;
 use axum::extract::FromRequest;
+use bytes::Bytes;
 use http::{HeaderMap, Request, header};
 use pombo_kernel::setup::Setup;
 
+use super::multipart;
 use super::visit::Visit;
 use crate::Door;
 use crate::body;
 use crate::problem::{Code, Problem};
 
-/// The fields of a form, in order.
+/// The fields of a form, in order, and the files that came with it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Form(Vec<(String, String)>);
+pub(crate) struct Form {
+    fields: Vec<(String, String)>,
+    files: Vec<(String, Bytes)>,
+}
 
 impl Form {
     pub(crate) async fn read(visit: &Visit, body: Body) -> Result<Form, Problem> {
@@ -22,19 +27,45 @@ impl Form {
     pub(crate) async fn of(door: &Door, headers: &HeaderMap, body: Body) -> Result<Form, Problem> {
         let limit = door.setup().limits.body_bytes();
         let held = body::whole(door, headers, body, limit).await?;
+        let unreadable =
+            |()| Problem::new(Code::UnsupportedMediaType, "this is not a form", "send the form of the page");
         let kind = headers.get(header::CONTENT_TYPE).cloned();
+        if let Some(boundary) = kind.as_ref().and_then(multipart::boundary) {
+            let mut form = Form::default();
+            for part in multipart::parts(&held.text, &boundary).ok_or(()).map_err(unreadable)? {
+                match part.is_file {
+                    true => form.files.push((part.name, part.content)),
+                    false => {
+                        let text = String::from_utf8(part.content.to_vec()).map_err(|_| unreadable(()))?;
+                        form.fields.push((part.name, text));
+                    }
+                }
+            }
+            return Ok(form);
+        }
         let mut request = Request::new(Body::from(held.text.clone()));
         *request.method_mut() = http::Method::POST;
         request.headers_mut().extend(kind.map(|kind| (header::CONTENT_TYPE, kind)));
         let read = axum::Form::<Vec<(String, String)>>::from_request(request, &()).await;
-        let unreadable =
-            |_| Problem::new(Code::UnsupportedMediaType, "this is not a form", "send the form of the page");
-        read.map(|axum::Form(fields)| Form(fields)).map_err(unreadable)
+        let read = read.map(|axum::Form(fields)| Form { fields, files: Vec::new() });
+        read.map_err(|_| unreadable(()))
+    }
+
+    /// A form that is filled in beforehand.
+    pub(crate) fn of_pairs(pairs: impl IntoIterator<Item = (&'static str, String)>) -> Form {
+        let fields = pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Form { fields, files: Vec::new() }
+    }
+
+    /// The same, with something else in that field.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Form {
+        self.fields.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// What was filled in; nothing if there is no such field.
     pub(crate) fn get(&self, name: &str) -> &str {
-        self.0.iter().rev().find(|(field, _)| field == name).map_or("", |(_, value)| value.as_str())
+        self.fields.iter().rev().find(|(field, _)| field == name).map_or("", |(_, value)| value.as_str())
     }
 
     /// What was filled in, unless that is nothing.
@@ -43,14 +74,36 @@ impl Form {
     }
 
     /// Everything under that name: what was ticked in a list.
-    #[allow(dead_code, reason = "for pages with lists in which things are ticked")]
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.as_str())
+        self.fields.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The file that was chosen; nothing if none was.
+    pub(crate) fn file(&self, name: &str) -> Option<Bytes> {
+        let chosen = self.files.iter().find(|(field, file)| field == name && !file.is_empty());
+        chosen.map(|(_, file)| file.clone())
+    }
+
+    /// Those of the fields that were filled in, as a document for the API.
+    pub(crate) fn document(&self, names: &[&str]) -> serde_json::Value {
+        let given = names.iter().filter_map(|name| Some(((*name).to_owned(), self.given(name)?.into())));
+        serde_json::Value::Object(given.collect())
+    }
+
+    /// Every field, in order.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The page that the form stood on, where it says so.
     pub(crate) fn back(&self) -> Option<&str> {
         local(self.get("back"))
+    }
+}
+
+impl FromIterator<(String, String)> for Form {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(fields: T) -> Form {
+        Form(fields.into_iter().collect())
     }
 }
 

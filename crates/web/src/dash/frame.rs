@@ -70,7 +70,7 @@ pub(crate) fn whole(visit: &Visit, sheet: &Sheet, flash: Option<&Flash>) -> Resp
                     div .sheet { (navigation(visit)) (person(visit)) }
                 }
             }
-            div .side { (brand()) (navigation(visit)) (person(visit)) }
+            aside .side aria-label="Pombo" { (brand()) (navigation(visit)) (person(visit)) }
             main #main tabindex="-1" data-live=[live] {
                 div .head {
                     h1 { (sheet.title) }

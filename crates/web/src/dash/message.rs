@@ -257,7 +257,7 @@ fn audit(visit: &Visit, story: &Story, records: &Records) -> Markup {
     let rows: Vec<Markup> = records.items.iter().map(|record| html! { tr {
         td .num { (record.position) }
         th scope="row" {
-            (record.event.replace('_', " "))
+            (super::audit::event::said(lang, &record.event))
             @if let (Some(from), Some(to)) = (&record.from, &record.to) { small { (from) " → " (to) } }
             @if record.detail.as_object().is_some_and(|it| !it.is_empty()) {
                 details .numbers { summary { (lang.say("detail", "detalhe")) } (parts::json(&record.detail)) }

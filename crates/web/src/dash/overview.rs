@@ -6,11 +6,12 @@ use maud::{Markup, html};
 use pombo_kernel::time::{Span, Time};
 use serde::Deserialize;
 
-pub(crate) use self::figures::failure;
-use self::figures::{Stats, chart, delivery, tiles, tries};
+use self::figures::tiles;
+pub(crate) use self::figures::{Stats, chart, delivery, failure, tries};
 use super::alert::{self, Fired};
+use super::channels::{Channel, Standing};
 use super::messages::meaning;
-use super::parts::{self, Tone, ago, badge, empty, linked, prose, table};
+use super::parts::{self, Tone, ago, badge, empty, linked, table};
 use super::sheet::Sheet;
 use super::visit::{Look, Visit};
 use super::words::Lang;
@@ -22,31 +23,6 @@ const GROUPS: usize = 5;
 #[derive(Deserialize)]
 struct Items<T> {
     items: Vec<T>,
-}
-
-#[derive(Deserialize)]
-struct Channel {
-    name: String,
-    kind: String,
-    #[serde(flatten)]
-    standing: Standing,
-    destinations: Vec<Destination>,
-}
-
-#[derive(Deserialize)]
-struct Destination {
-    destination: String,
-    #[serde(flatten)]
-    standing: Standing,
-}
-
-#[derive(Deserialize)]
-struct Standing {
-    state: String,
-    reason: Option<String>,
-    hint: Option<String>,
-    since: Option<Time>,
-    until: Option<Time>,
 }
 
 #[derive(Deserialize)]
@@ -99,7 +75,8 @@ pub(crate) async fn page(visit: Visit) -> Result<Sheet, Problem> {
         .live("waiting", html! { div .two { (lanes(look, &stats)) (standing(look, &channels.items)) } }))
 }
 
-fn stats_query(look: &Look, range: Range) -> String {
+/// What is asked of the counters for that time.
+pub(crate) fn stats_query(look: &Look, range: Range) -> String {
     parts::query([("time_zone".to_owned(), look.zone.to_string())]) + "&" + range.query()
 }
 
@@ -177,7 +154,7 @@ fn block(look: &Look, channel: &str, destination: Option<&str>, standing: &Stand
             p { strong { (linked("/channels/{name}", &href, html! { (channel) })) }
                 @if let Some(destination) = destination { " → " (destination) }
                 @if let Some(reason) = &standing.reason { ": " (reason) } }
-            @if let Some(hint) = &standing.hint { p .hint lang="en" { (prose(hint)) } }
+            p .hint { (standing.remedy(look.lang)) }
         }
         @if let Some(since) = standing.since { span .quiet { (ago(look, since)) } }
     } }

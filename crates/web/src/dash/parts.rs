@@ -135,7 +135,7 @@ pub(crate) fn state(lang: Lang, state: &str) -> Markup {
 /// A table. Columns are names; one that begins with `#` is of numbers, and stands to the right.
 pub(crate) fn table(caption: &str, columns: &[&str], rows: &[Markup]) -> Markup {
     html! {
-        div .wide role="region" aria-label=(caption) tabindex="0" {
+        div .wide role="group" aria-label=(caption) tabindex="0" {
             table {
                 caption .unseen { (caption) }
                 thead { tr { @for column in columns {
@@ -170,6 +170,16 @@ pub(crate) fn asking_form(
 ) -> Markup {
     html! {
         form method="post" action=(action) data-confirm=(question) {
+            (hidden(look, back))
+            (content)
+        }
+    }
+}
+
+/// A form that may bring a file along.
+pub(crate) fn file_form(look: &Look, action: &str, back: Option<&str>, content: &Markup) -> Markup {
+    html! {
+        form method="post" action=(action) enctype="multipart/form-data" {
             (hidden(look, back))
             (content)
         }

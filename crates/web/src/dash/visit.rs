@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
+use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Uri};
 use pombo_kernel::time::Time;
@@ -169,7 +170,19 @@ impl Visit {
         name: &str,
         body: &Value,
     ) -> Result<Value, Problem> {
-        read(self.through(method, path, name, "", Some(body)).await?).await
+        self.act_at(method, path, name, "", body).await
+    }
+
+    /// The same, with what stands behind the `?` of the API's address.
+    pub(crate) async fn act_at(
+        &self,
+        method: Method,
+        path: &'static str,
+        name: &str,
+        query: &str,
+        body: &Value,
+    ) -> Result<Value, Problem> {
+        read(self.through(method, path, name, query, Some(body)).await?).await
     }
 
     /// The API's answer as it is, for what is handed on: an export, a stream.
@@ -183,8 +196,36 @@ impl Visit {
     ) -> Result<Response, Problem> {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let extensions = self.0.head.extensions.clone();
-        let asked = route::Asked { method, path, name, query, extensions, body };
+        let media = "application/json";
+        let asked = route::Asked { method, path, name, query, extensions, media, body };
         route::inside(&self.0.door, self.caller(), asked).await
+    }
+
+    /// Hands a file of that type to the API, as if it had been posted there.
+    pub(crate) async fn hand<T: DeserializeOwned>(
+        &self,
+        path: &'static str,
+        name: &str,
+        query: &str,
+        (media, file): (&'static str, Bytes),
+    ) -> Result<T, Problem> {
+        let extensions = self.0.head.extensions.clone();
+        let method = Method::POST;
+        let asked = route::Asked { method, path, name, query, extensions, media, body: Body::from(file) };
+        read(route::inside(&self.0.door, self.caller(), asked).await?).await
+    }
+
+    /// Whether a page is wanted, rather than what has changed of one.
+    pub(crate) fn wants_page(&self) -> bool {
+        super::wants_page(&self.0.head.headers)
+    }
+
+    /// Another page, which says that it was done, or what was wrong.
+    pub(crate) fn back_to(&self, path: impl Into<String>, done: Result<String, Problem>) -> Reply {
+        match done {
+            Ok(words) => Reply::done(path, words),
+            Err(problem) => Reply::To(path.into(), Some(self.look().trouble(&problem))),
+        }
     }
 
     /// What is to be told on this page, and on no other.

@@ -97,6 +97,7 @@ pub(super) const ENTRIES: &[Entry] = &[
             param::<String>("to", "The column or member with the addresses; found out unless given."),
             param::<String>("delimiter", "Of CSV: one of `,` `;` `|` and `tab`; found out unless given."),
             param::<String>("encoding", "Of CSV: `utf-8` or `latin1`; found out unless given."),
+            param::<String>("columns", "Of CSV: a JSON list of what its columns are called here, in order, whatever its header says; null for one that is left out. `[\"to\", \"name\", null]`."),
         ])
         .needs(&[
             json::<RecipientsRequest>("RecipientsRequest", r#"[{"to": "+55 11 98765-4321", "name": "Ana"}, {"to": "+55 11 98765-4322", "variables": {"name": "Bia"}}]"#),

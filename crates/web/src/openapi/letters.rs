@@ -71,7 +71,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         .answers(&[said::<LetterStory>(200, "The letter.").with(&[("ETag", "Its version.")])])
         .codes(&[Code::RevealNotAllowed]),
     entry("PATCH", "/v1/dead-letters/{id}", "edit_dead_letter", "Changes what a dead letter says")
-        .about("It is checked as a new message of its channel would be. The version that you saw is required, as `version` or in `If-Match`. An edit sends nothing.")
+        .about("It is checked as a new message of its channel would be. The version that you saw is required, as `version` or in `If-Match`. An edit sends nothing. On a dry run nothing changes, either: the answer is the letter as it is, or what would be wrong.")
         .names(&[ID])
         .headers(&[param::<VersionTag>("If-Match", "The ETag of the letter that you saw.")])
         .needs(&[json::<EditRequest>("EditRequest", r#"{"to": "https://crm.example/hooks/new", "version": 1, "note": "the address was mistyped"}"#)])

@@ -114,6 +114,8 @@ pub(super) struct EditRequest {
     /// The version that you saw; or give it in `If-Match`.
     #[schemars(range(min = 1))]
     version: Option<u32>,
+    /// Only says whether it could be done: nothing changes.
+    dry_run: Option<bool>,
 }
 
 /// Which dead letters, and how: `ids` or `filter`.
@@ -188,6 +190,9 @@ pub(super) struct RenderRequest {
     /// Instead of `kind`: a channel, whose kind it is.
     channel: Option<ChannelName>,
     version: Option<u32>,
+    /// Words to try instead of any version: `subject`, `text`, `html` and `whatsapp`, as they are put. There need be no
+    /// template of that name.
+    draft: Option<TemplateRequest>,
 }
 
 /// An answer as it came, or what is known of it, and of which kind or channel.

@@ -101,7 +101,7 @@ async fn dead_letters_are_listed_filtered_and_grouped_by_cause() {
     assert_eq!((&groups[0]["count"], &groups[1]["count"]), (&json!(3), &json!(1)));
     assert_eq!((&groups[0]["channel"], &groups[0]["category"]), (&json!("crm"), &json!("rejected")));
     assert_eq!(groups[1]["newest"], other.as_str());
-    assert_eq!(groups[0]["last_at"], NOW.to_string());
+    assert_eq!((&groups[0]["first_at"], &groups[0]["last_at"]), (&json!(NOW), &json!(NOW)));
     assert_eq!(
         house.get("/v1/dead-letters/groups?limit=1").await.json()["items"].as_array().unwrap().len(),
         1
@@ -518,4 +518,19 @@ async fn what_is_sent_again_is_counted_as_waiting_and_what_is_given_up_is_not() 
     assert_eq!(waiting().await, 1);
     bury(&house, "wrong").await;
     assert_eq!(waiting().await, 0);
+}
+
+#[tokio::test] // REQ DL-1
+async fn an_edit_can_be_tried_before_it_is_made() {
+    let house = House::new().await;
+    let id = dead(&house, &json!({}), "no such tenant").await;
+    let wanted = |to: &str| json!({"to": to, "version": 1, "dry_run": true});
+    let wrong = patch(&house, &id, &wanted("nowhere")).await;
+    assert_eq!(
+        (wrong.status, &wrong.json()["errors"][0]["field"]),
+        (StatusCode::UNPROCESSABLE_ENTITY, &json!("to"))
+    );
+    let tried = patched(&house, &id, &wanted("https://crm.example/new")).await;
+    assert_eq!((&tried["version"], &tried["to"]), (&json!(1), &json!("https://crm.example/hook")));
+    assert_eq!(tried["revisions"], json!([]));
 }

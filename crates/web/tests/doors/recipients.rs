@@ -454,3 +454,27 @@ async fn nothing_of_a_person_stands_in_the_audit_of_a_list() {
         assert!(!format!("{record:?}").contains("canary"), "{record:?}");
     }
 }
+
+#[tokio::test] // REQ BK-7
+async fn columns_are_called_as_the_request_says_and_what_is_left_out_is_not_kept() {
+    let house = House::new().await;
+    let id = campaign(&house, "mail").await;
+    let csv = "Cliente;Contato;Obs;\nAna;ana@clinica.example;secret;\n";
+    let columns = |names: Value| {
+        let plain = names.to_string();
+        let escaped: String = plain.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        format!("?columns={escaped}")
+    };
+    for (names, words) in [
+        (json!(["name", "to"]), "there are 4 columns, and 2 were named"),
+        (json!(["to", "to", null, null]), "the addresses could be in any of"),
+        (json!([1]), "is not a list of names"),
+    ] {
+        let reply = list(&house, &id, "text/csv", &columns(names), csv).await;
+        assert_eq!(reply.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert!(reply.text.contains(words), "{words}: {}", reply.text);
+    }
+    let told = list(&house, &id, "text/csv", &columns(json!(["name", "to", null, null])), csv).await.json();
+    assert_eq!(counts(&told), [1, 0, 0], "{told}");
+    assert_eq!(items(&house, &id, "").await[0]["variables"], json!({"name": "Ana"}));
+}

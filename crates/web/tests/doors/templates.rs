@@ -137,6 +137,27 @@ async fn rendering_shows_what_a_channel_would_get_or_what_is_missing() {
 }
 
 #[tokio::test]
+async fn words_are_rendered_before_there_is_a_template_of_them() {
+    let house = House::new().await;
+    let draft = json!({"subject": "Oi {{ nome }}", "text": "Oi"});
+    let ask = json!({"draft": draft, "payload": {"nome": "Ana"}});
+    let shown = house.post("/v1/templates/none/render", &ask).await.json();
+    let content = json!({"subject": "Oi Ana", "text": "Oi"});
+    assert_eq!(shown, json!({"name": "none", "version": null, "kind": "smtp", "content": content}));
+    let lacking = house.post("/v1/templates/none/render", &json!({"draft": draft})).await;
+    assert_eq!(lacking.json()["detail"], "subject, line 1: `nome` is not in the payload");
+    for (draft, code, field) in [
+        (json!({"text": "{{ oops"}), "TEMPLATE_ERROR", "text"),
+        (json!({}), "TEMPLATE_ERROR", "template"),
+        (json!({"words": "x"}), "INVALID_FIELD", "words"),
+        (json!("x"), "INVALID_FIELD", "draft"),
+    ] {
+        house.post("/v1/templates/none/render", &json!({ "draft": draft })).await.refused(code, field);
+    }
+    assert_eq!(house.get("/v1/templates").await.json()["items"], json!([]));
+}
+
+#[tokio::test]
 async fn a_message_is_pinned_to_the_version_that_was_the_latest() {
     let house = House::new().await;
     house.put_template("welcome", &welcome("a {{ nome }}")).await;

@@ -13,6 +13,7 @@ use crate::scene::furnished;
 fn settled(page: &str, things: &crate::scene::Things) -> String {
     let mut text =
         page.replace(&things.dead, "DEAD").replace(&things.sent, "SENT").replace(&things.waiting, "WAITING");
+    text = text.replace(&things.operation, "OPERATION");
     for marker in ["name=\"csrf\" value=\"", "data-part=\"", "/assets/pombo-"] {
         let mut pieces = text.split(marker);
         let first = pieces.next().unwrap().to_owned();
@@ -25,6 +26,10 @@ fn settled(page: &str, things: &crate::scene::Things) -> String {
     // Ids are shown in short, too.
     for (id, name) in [(&things.dead, "DEAD"), (&things.sent, "SENT"), (&things.waiting, "WAITING")] {
         text = text.replace(&format!("{}…{}", &id[..8], &id[id.len() - 6..]), name);
+    }
+    for (name, id) in things.campaigns.named() {
+        let short = format!("{}…{}", &id[..8], &id[id.len() - 6..]);
+        text = text.replace(id, name).replace(&short, name);
     }
     text.replace("><", ">\n<")
 }
@@ -43,7 +48,8 @@ async fn every_page_is_as_it_was_looked_at() {
         };
         is_sound(&page, address);
         assert!(page.len() < 100_000, "{address} has {} bytes", page.len());
-        let name = address.trim_matches(['/', '?']).replace('/', "-").to_lowercase();
+        let path = address.split('?').next().unwrap_or_default();
+        let name = path.trim_matches('/').replace('/', "-").to_lowercase();
         let file = folder.join(format!("{}.html", if name.is_empty() { "overview" } else { &name }));
         let page = settled(&page, &things);
         if std::env::var_os("UPDATE_GOLDEN").is_some() {

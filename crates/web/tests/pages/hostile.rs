@@ -39,7 +39,24 @@ async fn a_hostile_address_is_text_on_the_page_that_it_leads_to() {
     let house = House::new().await;
     let browser = Browser::of(&house, "admin").await;
     let query = crate::browser::encoded(HOSTILE[1]);
-    for address in [format!("/messages?recipient={query}"), format!("/messages?cursor={query}")] {
+    for address in [
+        format!("/messages?recipient={query}"),
+        format!("/messages?cursor={query}"),
+        format!("/dead?channel={query}&work={query}"),
+        format!("/dead/letters?recipient={query}&cause={query}"),
+        format!("/dead/letters?reference={query}"),
+        format!("/dead/decide?act=discard&id={query}"),
+        format!("/dead/decide?act=reprocess&reference={query}"),
+        format!("/dead/{query}"),
+        format!("/dead/letter/{query}"),
+        format!("/operations/{query}"),
+        format!("/audit?actor={query}&claim={query}&event={query}"),
+        format!("/audit?from={query}&channel={query}"),
+        format!("/keys?tenant={query}"),
+        format!("/channels/{query}"),
+        format!("/policies/{query}"),
+        format!("/alerts/{query}"),
+    ] {
         is_sound(&browser.get(&address).await.text, &address);
     }
     let door = Browser::new(&house).page(&format!("/login?next={query}&link={query}")).await;

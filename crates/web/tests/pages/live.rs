@@ -132,3 +132,23 @@ async fn places_for_streams_are_shared_out() {
     assert_eq!((refused, open.len()), (StatusCode::TOO_MANY_REQUESTS, 100));
     assert_eq!(stream(&Browser::of(&house, "foreign").await, "/messages", "").await.0, StatusCode::OK);
 }
+
+#[tokio::test(start_paused = true)] // REQ DL-1
+async fn an_operation_is_followed_while_somebody_looks() {
+    let house = House::new().await;
+    let things = crate::scene::furnished(&house, "words").await;
+    let browser = Browser::of(&house, "operator").await;
+    let path = things.address("/operations/OPERATION");
+    let page = browser.page(&path).await;
+    let (status, mut stream) = stream(&browser, &path, &versions(&page)).await;
+    assert_eq!((status, parts(&mut stream).await), (StatusCode::OK, Vec::new()));
+    house.call_as("admin", "POST", &things.address("/v1/operations/OPERATION/cancel"), "").await;
+    let changed = loop {
+        let changed = parts(&mut stream).await;
+        if !changed.is_empty() {
+            break changed;
+        }
+    };
+    assert_eq!(changed[0]["id"], "progress");
+    assert!(changed[0]["html"].as_str().unwrap().contains("Stopped by"), "{changed:?}");
+}

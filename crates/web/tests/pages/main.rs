@@ -4,14 +4,18 @@
 #![allow(clippy::unwrap_used)]
 
 mod browser;
+mod campaigns;
 mod forms;
 mod golden;
 mod hostile;
 #[path = "../doors/house.rs"]
 #[allow(dead_code)]
 mod house;
+mod letters;
 mod live;
 mod markup;
 mod matrix;
 mod scene;
 mod sessions;
+mod templates;
+mod upkeep;

@@ -140,13 +140,74 @@ pub(crate) struct Things {
     pub(crate) sent: String,
     pub(crate) dead: String,
     pub(crate) waiting: String,
+    pub(crate) cause: String,
+    pub(crate) operation: String,
+    pub(crate) alert: String,
+    pub(crate) campaigns: Campaigns,
 }
 
 impl Things {
     /// An address of the table with what stands in its braces.
     pub(crate) fn address(&self, path: &str) -> String {
-        path.replace("SENT", &self.sent).replace("DEAD", &self.dead).replace("WAITING", &self.waiting)
+        let path = path.replace("SENT", &self.sent).replace("DEAD", &self.dead);
+        let path = path.replace("WAITING", &self.waiting).replace("ALERT", &self.alert);
+        let path = path.replace("CAUSE", &self.cause).replace("OPERATION", &self.operation);
+        self.campaigns.named().iter().fold(path, |path, (name, id)| path.replace(name, id))
     }
+}
+
+/// One that runs, one that could, and one that nobody is on the list of.
+pub(crate) struct Campaigns {
+    running: String,
+    listed: String,
+    draft: String,
+}
+
+impl Campaigns {
+    /// Each by its name in addresses.
+    pub(crate) fn named(&self) -> [(&'static str, &str); 3] {
+        [("RUNNING", &self.running), ("LISTED", &self.listed), ("DRAFT", &self.draft)]
+    }
+}
+
+/// Campaigns and a template, with those words wherever somebody writes.
+async fn campaigns(house: &House, words: &str) -> Campaigns {
+    let template = json!({"subject": format!("{words} {{{{ name }}}}"), "text": words, "html": format!("<p>{{{{ clinic }}}}</p>{words}")});
+    house.put_template("greeting", &json!({"text": words})).await;
+    house.put_template("greeting", &template).await;
+    let create = async |changes: Value| {
+        let mut wish = json!({
+            "name": words, "channel": "mail", "lane": "bulk", "template": "greeting", "payload": {"clinic": words},
+            "window": {"hours": "00:00-24:00", "days": ["mon", "tue", "wed", "thu", "fri", "sat"]},
+        });
+        wish.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        house.post("/v1/campaigns", &wish).await.json()["id"].as_str().unwrap().to_owned()
+    };
+    let list = async |id: &str| {
+        let people =
+            json!([{"to": "ana@clinica.example", "name": words, words: words}, {"to": words, "name": "Bia"}]);
+        let reply = house.post(&format!("/v1/campaigns/{id}/recipients"), &people).await;
+        assert_eq!(reply.json()["invalid"], 1, "{}", reply.text);
+    };
+    let (running, listed, draft) =
+        (create(json!({})).await, create(json!({"window": null})).await, create(json!({})).await);
+    list(&running).await;
+    list(&listed).await;
+    let started = house.post(&format!("/v1/campaigns/{running}/start"), &json!({})).await;
+    assert_eq!(started.json()["state"], "running", "{}", started.text);
+    Campaigns { running, listed, draft }
+}
+
+/// A letter that was edited once, and an operation on others like it; the cause of the letter, and the operation's id.
+async fn worked_on(house: &House, letter: &str, words: &str) -> (String, String) {
+    let path = format!("/v1/dead-letters/{letter}");
+    let content = json!({"body": {"note": words, "put": "right"}, "method": "PUT"});
+    let edit = json!({"content": content, "version": 1, "note": words});
+    let edited = house.call_as("admin", "PATCH", &path, edit.to_string()).await.json();
+    let cause = edited["cause"]["id"].as_str().unwrap().to_owned();
+    let wish = json!({"filter": {"type": words}, "note": words, "rate_per_minute": 60});
+    let begun = house.call_as("admin", "POST", "/v1/dead-letters/reprocess", wish.to_string()).await.json();
+    (cause, begun["id"].as_str().unwrap().to_owned())
 }
 
 /// One of everything; `words` stand wherever somebody else writes.
@@ -156,7 +217,10 @@ pub(crate) async fn furnished(house: &House, words: &str) -> Things {
     let changes = json!({"reference": words, "type": words, "user_id": words, "ordering_key": words, "content": content, "metadata": {"words": words}});
     let dead = dead(house, &changes, words).await;
     let waiting = house.created(&json!({"reference": words, "send_at": (NOW + Span::from_hours(5)).to_string(), "content": content})).await;
-    alert(house, words).await;
+    let (cause, operation) = worked_on(house, &dead, words).await;
+    let alert = alert(house, words).await;
     held(house, words).await;
-    Things { sent, dead, waiting }
+    crate::upkeep::furnish(house, words).await;
+    let campaigns = campaigns(house, words).await;
+    Things { sent, dead, waiting, cause, operation, alert, campaigns }
 }

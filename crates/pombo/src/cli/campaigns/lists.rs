@@ -212,7 +212,7 @@ impl Source {
             })
         });
         let delimiter = self.reading.delimiter()?;
-        Ok(listing::Ask { format, to: to.clone(), delimiter, encoding: encoding.transpose()? })
+        Ok(listing::Ask { format, to: to.clone(), delimiter, encoding: encoding.transpose()?, columns: None })
     }
 
     /// By what the same list is known again, read in the same way: all its bytes, or of a pipe how it begins.

@@ -8,7 +8,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use pombo_kernel::campaign::Campaign;
 use pombo_kernel::campaign::recipient::Listed;
-use pombo_kernel::listing::{Reader, Terms};
+use pombo_kernel::listing::{Ask, Reader, Terms};
 use pombo_kernel::name::{CampaignName, ChannelName};
 use pombo_kernel::template::Compiled;
 use pombo_store::StoreError;
@@ -103,8 +103,9 @@ pub(crate) async fn import(call: Call) -> Result<Response, Problem> {
         return Err(Problem::shutting_down());
     }
     let Call { door, caller, head, body, name } = call;
-    let mut query = Query::read(&head.uri, &listing::OPTIONS)?;
+    let mut query = Query::read(&head.uri, &[&listing::OPTIONS[..], &[listing::COLUMNS]].concat())?;
     let ask = listing::ask(&head.headers, &mut query)?;
+    let ask = Ask { columns: listing::columns(&mut query), ..ask };
     query.end()?;
     let (doc, campaign) = find(&door, &caller, &name).await?;
     campaign.can_enlist().map_err(|_| wrong_state(&campaign, "given recipients"))?;

@@ -15,7 +15,7 @@ use crate::dash::words::Lang;
 
 /// So much of `GET /v1/stats` as the page shows.
 #[derive(Deserialize)]
-pub(super) struct Stats {
+pub(crate) struct Stats {
     pub(super) backlog: Vec<Waiting>,
     pub(super) paused: Option<Paused>,
     series: Vec<Point>,
@@ -93,7 +93,7 @@ struct Recovery {
 
 impl Stats {
     /// Nothing was tried, and nothing waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.series.iter().all(|it| it.attempts + it.sent + it.failed == 0)
             && self.backlog.iter().all(|it| it.waiting == 0)
     }
@@ -171,7 +171,7 @@ fn tile(lang: Lang, figure: &Figure, series: &[Point]) -> Markup {
     }
 }
 
-pub(super) fn chart(look: &Look, range: Range, stats: &Stats) -> Markup {
+pub(crate) fn chart(look: &Look, range: Range, stats: &Stats) -> Markup {
     let lang = look.lang;
     let kinds = [
         Kind { class: "ok", words: lang.say("sent", "enviadas") },
@@ -218,7 +218,7 @@ pub(crate) fn failure(lang: Lang, reason: &str) -> String {
 }
 
 /// Which attempts succeed, and what retries come to.
-pub(super) fn tries(lang: Lang, stats: &Stats) -> Markup {
+pub(crate) fn tries(lang: Lang, stats: &Stats) -> Markup {
     let title = lang.say("Attempts and recovery", "Tentativas e recuperação");
     let retries: u64 = stats.series.iter().map(|it| it.retries).sum();
     let rows: Vec<Markup> = stats.attempts.iter().map(|it| html! { tr {
@@ -254,7 +254,7 @@ fn nth(lang: Lang, number: &str) -> String {
 }
 
 /// How long messages took.
-pub(super) fn delivery(lang: Lang, stats: &Stats) -> Markup {
+pub(crate) fn delivery(lang: Lang, stats: &Stats) -> Markup {
     let (title, took) = (lang.say("Time to delivery", "Tempo até a entrega"), &stats.time_to_delivery);
     let most = took.within.iter().map(|it| it.count).max().unwrap_or(0);
     let share = |count: u64| pombo_kernel::kpi::share(count, most).unwrap_or(0.0);
@@ -281,7 +281,7 @@ pub(super) fn delivery(lang: Lang, stats: &Stats) -> Markup {
                     @if let Some(most) = took.p95_seconds { (lang.say(", 95% within ", ", 95% em até ")) strong { (lang.span(seconds(most))) } }
                     "."
                 }
-                (table(title, &[lang.say("Within", "Em até"), "", lang.say("#Messages", "#Mensagens")], &rows))
+                (table(title, &[lang.say("Within", "Em até"), lang.say("Share", "Parte"), lang.say("#Messages", "#Mensagens")], &rows))
             }
         }
     }
