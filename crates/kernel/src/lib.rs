@@ -22,6 +22,7 @@ pub mod hint;
 pub mod id;
 pub mod kind;
 pub mod kpi;
+pub mod learn;
 pub mod lifecycle;
 pub mod listing;
 pub mod mask;
