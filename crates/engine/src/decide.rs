@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use pombo_channels::Health;
+use pombo_kernel::adapt::{self, Adaptive, Memory, Past};
 use pombo_kernel::block::{Block, BlockChange};
 use pombo_kernel::breaker::Sign;
 use pombo_kernel::classify::{Meaning, Scope, Verdict, read};
@@ -15,7 +16,7 @@ use pombo_kernel::message::{Actor, Attempt, AttemptFailure, Body};
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::{ChannelSetup, Destination};
-use pombo_kernel::time::Time;
+use pombo_kernel::time::{Span, Time};
 use pombo_store::{Claimed, Finding, Place, Settlement, Vitals};
 
 /// How much of a provider's words is kept.
@@ -31,17 +32,18 @@ pub enum End {
     Lost,
 }
 
-/// What is to be recorded about an attempt that ended at `now`.
+/// What is to be recorded about an attempt that ended at `now`. Adaptive policies go by what is in `memory`.
 pub fn settlement(
     claimed: &Claimed,
     channel: Option<&ChannelSetup>,
+    memory: &Memory,
     end: End,
     started_at: Time,
     now: Time,
     dice: &mut Dice,
 ) -> Settlement {
-    let (outcome, failure) = outcome(channel, &claimed.message.body, end, now);
-    settled(claimed, channel, outcome, failure, started_at, now, dice)
+    let judged = outcome(channel, &claimed.message.body, end, now);
+    settled(claimed, channel, memory, judged, started_at, now, dice)
 }
 
 /// What is to be recorded about a message that somebody says has failed: an attempt, with these words, that says
@@ -76,7 +78,9 @@ pub fn marked_failed(
     let summary = format!("{} (marked by {})", summary(None, &text), by.0);
     let (certainty, heard) = (Certainty::NotSent, Heard::Nobody);
     let outcome = Outcome::Failed(Failure { meaning, hint: None, certainty, heard, summary });
-    let mut settlement = settled(claimed, channel, outcome, Some(failure), now, now, dice);
+    // Nothing was learned of errors that somebody only tells of.
+    let memory = Memory::default();
+    let mut settlement = settled(claimed, channel, &memory, (outcome, Some(failure)), now, now, dice);
     // Its time has not come for all that.
     if let (Next::Retry { due, .. }, Some(send_at)) = (&mut settlement.next, claimed.message.send_at)
         && *due < send_at
@@ -90,13 +94,19 @@ pub fn marked_failed(
 fn settled(
     claimed: &Claimed,
     channel: Option<&ChannelSetup>,
-    outcome: Outcome,
-    failure: Option<AttemptFailure>,
+    memory: &Memory,
+    (outcome, failure): (Outcome, Option<AttemptFailure>),
     started_at: Time,
     now: Time,
     dice: &mut Dice,
 ) -> Settlement {
     let policy = policy_of(claimed, channel);
+    let past = match &failure {
+        Some(failure) if policy.adaptive != Adaptive::Off => {
+            past(claimed, &policy, memory, &failure.category)
+        }
+        _ => Past::default(),
+    };
     let case = Case {
         progress: claimed.progress,
         expires_at: claimed.message.expires_at,
@@ -104,6 +114,7 @@ fn settled(
         on_unknown: channel.map(|channel| channel.on_unknown_outcome).unwrap_or_default(),
         probe: claimed.probe,
         health: health_scope(channel),
+        past,
     };
     let decision = lifecycle::settle(case, outcome, now, dice);
     let next_delay = match &decision.next {
@@ -118,7 +129,10 @@ fn settled(
         outcome: decision.next.outcome(),
         failure,
         next_delay,
-        policy: (!matches!(decision.next, Next::Sent(_))).then(|| policy.describe()),
+        policy: (!matches!(decision.next, Next::Sent(_))).then(|| match &decision.adapted {
+            Some(adapted) => format!("{}; {adapted}", policy.describe()),
+            None => policy.describe(),
+        }),
         explanation: decision.explanation,
     };
     Settlement {
@@ -131,6 +145,18 @@ fn settled(
         reported: channel.is_some_and(|channel| channel.receipts.is_some()),
         chance: if claimed.message.queue.campaign.is_some() { dice.next_u64() } else { 0 },
     }
+}
+
+/// What is known of such failures, and since when this message has been failing, as far as its claim tells: not before it
+/// could first be tried, nor longer ago than its waits so far can have taken.
+fn past<'a>(claimed: &Claimed, policy: &Policy, memory: &'a Memory, category: &str) -> Past<'a> {
+    let message = &claimed.message;
+    let failing_since = (claimed.progress.attempts > 0).then(|| {
+        let (_, most) = adapt::bounds(policy);
+        let waits: Span = (0..claimed.progress.attempts).map(|_| most).sum();
+        message.created_at().max(message.send_at.unwrap_or_default()).max(claimed.due - waits)
+    });
+    Past { failing_since, fit: memory.about(&message.queue.channel, &message.queue.destination, category) }
 }
 
 fn health_scope(channel: Option<&ChannelSetup>) -> Scope {
