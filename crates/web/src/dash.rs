@@ -10,6 +10,7 @@ mod chart;
 mod explained;
 mod form;
 mod frame;
+mod learning;
 pub(crate) mod live;
 mod login;
 mod message;
@@ -143,6 +144,14 @@ pub static PAGES: &[Page] = &[
     act("/messages/{id}/retry", Access::Operate, |visit, form| Box::pin(message::retry(visit, form))),
     act("/messages/{id}/reveal", Access::Follow, |visit, form| Box::pin(message::reveal(visit, form))),
     raw("/messages/{id}/preview", Access::Follow, |visit| Box::pin(message::preview(visit))),
+    show("/learning", Access::Look, |visit| Box::pin(learning::page(visit))).listed(
+        "learning",
+        "Learning",
+        "Aprendizado",
+    ),
+    act("/learning/try", Access::Look, |visit, form| Box::pin(learning::try_out(visit, form))),
+    act("/learning/accept", Access::Operate, |visit, form| Box::pin(learning::accept(visit, form))),
+    act("/learning/{id}/remove", Access::Operate, |visit, form| Box::pin(learning::remove(visit, form))),
     open(Method::GET, "/login", |guest| Box::pin(login::form(guest))),
     open(Method::POST, "/login", |guest| Box::pin(login::enter(guest))),
     act("/logout", Access::Any, |visit, _| Box::pin(login::leave(visit))),

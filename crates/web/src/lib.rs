@@ -29,6 +29,7 @@ pub mod problem;
 mod proof;
 pub mod report;
 mod route;
+pub mod rule;
 mod seats;
 mod server;
 pub mod shelf;

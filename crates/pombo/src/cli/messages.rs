@@ -12,7 +12,7 @@ use super::out::{self, Paint, Table};
 use super::reveal::{Reveal, hides};
 use super::send::attempt_line;
 use super::{Shared, Trouble, import};
-use crate::client::{Client, ClientError, Message, Payload};
+use crate::client::{Client, ClientError, Message, Payload, Prediction};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -348,6 +348,7 @@ pub(crate) fn story(message: &Message, obstacle: Option<String>, paint: Paint) -
     say("reference", message.reference.as_deref().map(out::tame));
     say("accepted", message.created_at.map(|time| time.to_string()));
     say("next try", message.next_attempt_at.map(|time| time.to_string()));
+    say("likely", message.prediction.as_ref().map(foretold));
     say("waits", obstacle);
     let took = message.created_at.zip(message.finished_at).map(|(from, to)| took(to.since(from)));
     say("finished", message.finished_at.map(|time| format!("{time}{}", took.unwrap_or_default())));
@@ -363,6 +364,14 @@ pub(crate) fn story(message: &Message, obstacle: Option<String>, paint: Paint) -
         lines.push(format!("  {}{round}{}", paint.dim(&when), attempt_line(attempt, paint)));
     }
     lines
+}
+
+fn foretold(prediction: &Prediction) -> String {
+    let reason = out::tame(&prediction.reason);
+    match prediction.likely_by {
+        Some(by) => format!("sent by {by}: {reason}"),
+        None => reason,
+    }
 }
 
 fn took(span: Span) -> String {

@@ -10,6 +10,7 @@ mod hostile;
 #[path = "../doors/house.rs"]
 #[allow(dead_code)]
 mod house;
+mod learning;
 mod live;
 mod markup;
 mod matrix;
