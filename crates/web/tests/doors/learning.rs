@@ -317,3 +317,28 @@ async fn a_channel_has_a_hundred_accepted_rules_at_most() {
     assert_eq!(accept(&house, &wish(999)).await.code(), "TOO_MANY_RULES");
     assert_eq!(accept(&house, &wish(0)).await.status, StatusCode::OK);
 }
+
+#[tokio::test] // REQ LN-1
+async fn a_message_that_waits_after_a_failure_says_by_when_it_has_likely_been_sent() {
+    let house = House::new().await;
+    let id = house.created(&json!({})).await;
+    let path = format!("/v1/messages/{id}");
+    assert_eq!(house.get(&path).await.json()["prediction"], Value::Null, "nothing has failed");
+    assert_eq!(end(&house, Some("the engine is cold"), &again(&house)).await, 1);
+    let few = house.get(&path).await.json()["prediction"].clone();
+    assert_eq!((&few["likely_by"], &few["chance"], &few["samples"]), (&Value::Null, &Value::Null, &json!(0)));
+    assert_eq!(few["reason"], "0 retries after `unknown` are on record, and 20 are needed to say more");
+    house.call_as("operator", "POST", &format!("{path}/cancel"), "").await;
+    assert_eq!(house.get(&path).await.json()["prediction"], Value::Null, "it waits for nothing");
+
+    taught(&house, "the engine is cold", 30, 0).await;
+    house.clock.pass(Span::from_mins(1));
+    let id = house.created(&json!({})).await;
+    assert_eq!(end(&house, Some("the engine is cold"), &again(&house)).await, 1);
+    let message = house.call_as("viewer", "GET", &format!("/v1/messages/{id}"), "").await.json();
+    let prediction = &message["prediction"];
+    assert_eq!(prediction["likely_by"], message["next_attempt_at"], "{message}");
+    assert_eq!((&prediction["chance"], &prediction["samples"]), (&json!(1.0), &json!(30)));
+    let letter = house.get(&format!("/v1/dead-letters/{id}")).await.json();
+    assert_eq!(letter["prediction"], *prediction, "whoever looks at it otherwise sees the same");
+}
