@@ -138,6 +138,11 @@ impl Engine {
         let _ = self.events.send(Event::Learned(memory));
     }
 
+    /// Goes on with another setup of the same channels.
+    pub fn retune(&self, setup: Arc<Setup>) {
+        let _ = self.events.send(Event::Reload(setup));
+    }
+
     /// Takes no more work, waits up to `grace` for what is under way, and records the rest as in doubt.
     ///
     /// Comes back when everything is recorded, or soon after the grace if the store cannot record it: then the claim
@@ -474,6 +479,7 @@ mod tests {
             progress: Progress::default(),
             due: now,
             claimed_at: now,
+            failing_since: None,
             probe: None,
         }
     }

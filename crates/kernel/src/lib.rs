@@ -44,6 +44,7 @@ pub mod secret;
 pub mod setup;
 pub mod signature;
 pub mod subscription;
+pub mod suggest;
 pub mod suppression;
 pub mod template;
 pub mod time;

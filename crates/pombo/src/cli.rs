@@ -18,6 +18,7 @@ mod erase;
 mod events;
 mod import;
 mod keys;
+mod learning;
 mod messages;
 mod operations;
 pub(crate) mod out;
@@ -27,6 +28,7 @@ mod prune;
 mod rekey;
 mod reports;
 mod reveal;
+mod rules;
 mod sandbox;
 mod send;
 mod serve;
@@ -161,6 +163,11 @@ enum Command {
     Suppressions(suppressions::Verb),
     /// Count messages, of all time or in a range, and say how well it goes
     Stats(stats::Stats),
+    /// Show how likely retries are to pass, and how long outages last
+    Learning(learning::Learning),
+    /// List, suggest, try and accept rules that say what errors mean
+    #[command(subcommand)]
+    Rules(rules::Verb),
     /// Follow what happens, as it happens
     Events(events::Follow),
     /// List, create, change, test and remove webhooks that are told of events
@@ -249,6 +256,8 @@ fn perform(cli: Cli) -> Result<(), Trouble> {
         Command::Templates(verb) => wait_for(templates::run(verb, shared)),
         Command::Suppressions(verb) => wait_for(suppressions::run(verb, shared)),
         Command::Stats(args) => wait_for(stats::run(args, shared)),
+        Command::Learning(args) => wait_for(learning::run(args, shared)),
+        Command::Rules(verb) => wait_for(rules::run(verb, shared)),
         Command::Events(args) => wait_for(events::run(args, shared)),
         Command::Webhooks(verb) => wait_for(webhooks::run(verb, shared)),
         Command::Alerts(verb) => wait_for(alerts::run(verb, shared)),

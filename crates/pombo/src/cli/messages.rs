@@ -12,7 +12,7 @@ use super::out::{self, Paint, Table};
 use super::reveal::{Reveal, hides};
 use super::send::attempt_line;
 use super::{Shared, Trouble, import};
-use crate::client::{Client, ClientError, Message, Payload};
+use crate::client::{Client, ClientError, Message, Payload, Prediction};
 use crate::clock::SystemClock;
 
 #[derive(Debug, Subcommand)]
@@ -354,6 +354,7 @@ pub(crate) fn story(message: &Message, obstacle: Option<String>, now: Time, pain
     let late = message.next_attempt_at.is_some_and(|time| time <= now);
     let when = if late { "due since" } else { "next try" };
     say(when, message.next_attempt_at.map(|time| time.to_string()));
+    say("likely", message.prediction.as_ref().map(foretold));
     say("waits", obstacle);
     let took = message.created_at.zip(message.finished_at).map(|(from, to)| took(to.since(from)));
     say("finished", message.finished_at.map(|time| format!("{time}{}", took.unwrap_or_default())));
@@ -369,6 +370,14 @@ pub(crate) fn story(message: &Message, obstacle: Option<String>, now: Time, pain
         lines.push(format!("  {}{round}{}", paint.dim(&when), attempt_line(attempt, paint)));
     }
     lines
+}
+
+fn foretold(prediction: &Prediction) -> String {
+    let reason = out::tame(&prediction.reason);
+    match prediction.likely_by {
+        Some(by) => format!("sent by {by}: {reason}"),
+        None => reason,
+    }
 }
 
 fn took(span: Span) -> String {
