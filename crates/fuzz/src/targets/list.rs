@@ -35,7 +35,9 @@ fn asked(choice: u8) -> (Ask, ChannelKind) {
     let kind = [ChannelKind::Smtp, ChannelKind::Evolution, ChannelKind::Null][usize::from(choice / 3 % 3)];
     let delimiter = [None, Some(b';'), Some(b','), Some(b'\t')][usize::from(choice / 9 % 4)];
     let encoding = [None, None, Some(Encoding::Utf8), Some(Encoding::Latin1)][usize::from(choice / 36 % 4)];
-    (Ask { format, to: None, delimiter, encoding }, kind)
+    // Somebody may have said what the columns are.
+    let columns = (choice >= 144).then(|| vec![Some("to".to_owned()), None, Some("nome".to_owned())]);
+    (Ask { format, to: None, delimiter, encoding, columns }, kind)
 }
 
 fn terms(kind: ChannelKind) -> Terms {
