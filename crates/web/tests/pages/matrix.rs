@@ -97,6 +97,9 @@ const UNFILLED: &[(&str, StatusCode)] = &[
     ("/campaigns/{id}/import", StatusCode::UNPROCESSABLE_ENTITY),
     ("/campaigns/{id}/schedule", StatusCode::UNPROCESSABLE_ENTITY),
     ("/campaigns/{id}/retry", StatusCode::CONFLICT),
+    ("/learning/try", StatusCode::UNPROCESSABLE_ENTITY),
+    ("/learning/accept", StatusCode::UNPROCESSABLE_ENTITY),
+    ("/learning/{id}/remove", StatusCode::NOT_FOUND),
     ("/templates/{name}", StatusCode::CONFLICT),
     ("/templates/{name}/preview", StatusCode::UNPROCESSABLE_ENTITY),
 ];
