@@ -92,7 +92,7 @@ impl Form {
 
     /// Every field, in order.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The page that the form stood on, where it says so.
@@ -103,7 +103,7 @@ impl Form {
 
 impl FromIterator<(String, String)> for Form {
     fn from_iter<T: IntoIterator<Item = (String, String)>>(fields: T) -> Form {
-        Form(fields.into_iter().collect())
+        Form { fields: fields.into_iter().collect(), files: Vec::new() }
     }
 }
 
