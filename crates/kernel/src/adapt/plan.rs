@@ -188,7 +188,7 @@ impl Point {
 /// A point of time, in milliseconds since the first failure.
 fn point(index: usize) -> f64 {
     let (begin, end) = ends(index / 2);
-    if index % 2 == 0 { begin } else { f64::midpoint(begin, end) }
+    if index.is_multiple_of(2) { begin } else { f64::midpoint(begin, end) }
 }
 
 /// The last point that is not after this time.

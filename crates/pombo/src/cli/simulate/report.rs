@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(sketch.chars().count(), COLUMNS);
         assert!(sketch.contains('█') && sketch.contains(' '), "{sketch}");
         let row = Row { policy: policy.name, act: Act::Fixed, outcome, verdict: None };
-        let printed = lines(&scenario, &[row.clone()], Paint::PLAIN).join("\n");
+        let printed = lines(&scenario, std::slice::from_ref(&row), Paint::PLAIN).join("\n");
         assert!(printed.starts_with("restart: down for about 10 min\nPOLICY"), "{printed}");
         assert!(printed.contains("claims") && printed.contains("100.0 %"), "{printed}");
         let document = document(&scenario, &row);
