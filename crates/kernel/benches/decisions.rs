@@ -103,6 +103,7 @@ fn settle(bencher: Bencher<'_, '_>, policy: &Policy, outcome: &Outcome) {
         on_unknown: lifecycle::OnUnknownOutcome::Resend,
         probe: None,
         health: Default::default(),
+        past: Default::default(),
     };
     bencher
         .with_inputs(|| outcome.clone())

@@ -35,7 +35,7 @@ pub fn bounds(policy: &Policy, n: u16) -> (Span, Span) {
     (clamp(nominal.scaled(1.0 - policy.jitter)), clamp(nominal.scaled(1.0 + policy.jitter)))
 }
 
-fn nominal(policy: &Policy, n: u16) -> Span {
+pub(crate) fn nominal(policy: &Policy, n: u16) -> Span {
     let delay = match &policy.delays {
         Delays::Listed(list) => {
             let last = list.len().saturating_sub(1);

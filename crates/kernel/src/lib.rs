@@ -2,6 +2,7 @@
 //!
 //! Nothing here waits, reads a clock, rolls dice that it was not handed, logs, or touches a file or a network.
 
+pub mod adapt;
 pub mod alert;
 pub mod attachment;
 pub mod backoff;
@@ -34,6 +35,7 @@ pub mod operation;
 #[cfg(feature = "planted")]
 pub mod planted;
 pub mod policy;
+pub mod rehearsal;
 pub mod reply;
 pub mod report;
 pub mod request;

@@ -32,6 +32,7 @@ mod rules;
 mod sandbox;
 mod send;
 mod serve;
+mod simulate;
 mod stats;
 mod store;
 mod suppressions;
@@ -187,6 +188,8 @@ enum Command {
     /// Show retry policies and preview their schedules
     #[command(subcommand)]
     Policy(policy::Verb),
+    /// Try policies on pretend outages, or on recorded retries, before trusting them
+    Simulate(Box<simulate::Simulate>),
     /// Say what an error means and which rule says so
     Classify(classify::Classify),
     /// Decide whether a claim that failed is submitted again, and when
@@ -262,6 +265,7 @@ fn perform(cli: Cli) -> Result<(), Trouble> {
         Command::Audit(verb) => audit::run(verb, shared),
         Command::Keys(verb) => wait_for(keys::run(verb, shared)),
         Command::Policy(verb) => policy::run(verb, shared),
+        Command::Simulate(args) => wait_for(simulate::run(*args, shared)),
         Command::Classify(args) => classify::run(args, shared),
         Command::Decide(args) => wait_for(decide::run(*args, shared)),
         Command::Store(verb) => store::run(verb, shared),
