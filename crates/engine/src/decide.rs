@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use pombo_channels::Health;
-use pombo_kernel::adapt::{self, Adaptive, Memory, Past};
+use pombo_kernel::adapt::{Adaptive, Memory, Past};
 use pombo_kernel::block::{Block, BlockChange};
 use pombo_kernel::breaker::Sign;
 use pombo_kernel::classify::{Meaning, Scope, Verdict, read};
@@ -16,7 +16,7 @@ use pombo_kernel::message::{Actor, Attempt, AttemptFailure, Body};
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::{ChannelSetup, Destination};
-use pombo_kernel::time::{Span, Time};
+use pombo_kernel::time::Time;
 use pombo_store::{Claimed, Finding, Place, Settlement, Vitals};
 
 /// How much of a provider's words is kept.
@@ -102,9 +102,7 @@ fn settled(
 ) -> Settlement {
     let policy = policy_of(claimed, channel);
     let past = match &failure {
-        Some(failure) if policy.adaptive != Adaptive::Off => {
-            past(claimed, &policy, memory, &failure.category)
-        }
+        Some(failure) if policy.adaptive != Adaptive::Off => past(claimed, memory, &failure.category),
         _ => Past::default(),
     };
     let case = Case {
@@ -147,16 +145,13 @@ fn settled(
     }
 }
 
-/// What is known of such failures, and since when this message has been failing, as far as its claim tells: not before it
-/// could first be tried, nor longer ago than its waits so far can have taken.
-fn past<'a>(claimed: &Claimed, policy: &Policy, memory: &'a Memory, category: &str) -> Past<'a> {
-    let message = &claimed.message;
-    let failing_since = (claimed.progress.attempts > 0).then(|| {
-        let (_, most) = adapt::bounds(policy);
-        let waits: Span = (0..claimed.progress.attempts).map(|_| most).sum();
-        message.created_at().max(message.send_at.unwrap_or_default()).max(claimed.due - waits)
-    });
-    Past { failing_since, fit: memory.about(&message.queue.channel, &message.queue.destination, category) }
+/// What is known of such failures, and since when this message fails.
+fn past<'a>(claimed: &Claimed, memory: &'a Memory, category: &str) -> Past<'a> {
+    let queue = &claimed.message.queue;
+    Past {
+        failing_since: claimed.failing_since,
+        fit: memory.about(&queue.channel, &queue.destination, category),
+    }
 }
 
 fn health_scope(channel: Option<&ChannelSetup>) -> Scope {

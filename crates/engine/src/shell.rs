@@ -133,14 +133,14 @@ impl Engine {
         let _ = self.events.send(Event::Reload(setup));
     }
 
-    /// Goes on with what retries have taught by now; adaptive policies choose their next waits by it.
-    pub fn learned(&self, memory: Arc<Memory>) {
-        let _ = self.events.send(Event::Learned(memory));
-    }
-
     /// Goes on with another setup of the same channels.
     pub fn retune(&self, setup: Arc<Setup>) {
         let _ = self.events.send(Event::Reload(setup));
+    }
+
+    /// Goes on with what retries have taught by now; adaptive policies choose their next waits by it.
+    pub fn learned(&self, memory: Arc<Memory>) {
+        let _ = self.events.send(Event::Learned(memory));
     }
 
     /// Takes no more work, waits up to `grace` for what is under way, and records the rest as in doubt.

@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pombo_engine::Engine;
+use pombo_kernel::adapt::{Adaptive, Memory};
 use pombo_kernel::setup::Setup;
+use pombo_kernel::time::Clock;
+use pombo_store::learning::seen;
 use pombo_store::shelf::Doc;
 use pombo_store::{Store, StoreError};
 use pombo_web::rule::{self, Accepted};
@@ -21,6 +24,8 @@ use tracing::{info, warn};
 
 /// How long an accepted rule takes to be known here, at most.
 const EVERY: Duration = Duration::from_secs(2);
+/// What retries have taught is read once in so many looks, where a policy goes by it.
+const REMEMBER_EVERY: u32 = 15;
 
 /// The one who looks. Ends when this is dropped.
 #[derive(Debug)]
@@ -56,11 +61,12 @@ impl Learner {
         store: Arc<dyn Store>,
         setups: watch::Sender<Arc<Setup>>,
         engine: Option<Arc<Engine>>,
+        clock: Arc<dyn Clock>,
     ) -> Learner {
         let configured = setups.borrow().clone();
         let state = Mutex::new(State { configured, accepted: Vec::new() });
         let known = Arc::new(Known { state, setups, engine });
-        let looking = tokio::spawn(look(Arc::clone(&known), store));
+        let looking = tokio::spawn(look(Arc::clone(&known), store, clock));
         Learner { known, looking }
     }
 
@@ -72,14 +78,22 @@ impl Learner {
     }
 }
 
-async fn look(known: Arc<Known>, store: Arc<dyn Store>) {
-    let mut told = false;
+async fn look(known: Arc<Known>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
+    let (mut told, mut looks) = (false, 0_u32);
     loop {
-        match known.look(&*store).await {
+        let looked = async {
+            known.look(&*store).await?;
+            if looks.is_multiple_of(REMEMBER_EVERY) {
+                known.remember(&*store, &*clock).await?;
+            }
+            looks = looks.wrapping_add(1);
+            Ok::<_, StoreError>(())
+        };
+        match looked.await {
             Ok(()) => told = false,
             Err(StoreError::Closed) => return,
             Err(error) if !told => {
-                warn!(%error, "accepted rules could not be read; those that are known stay in effect");
+                warn!(%error, "what was learnt could not be read; what is known stays in effect");
                 told = true;
             }
             Err(_) => {}
@@ -98,6 +112,17 @@ impl State {
 }
 
 impl Known {
+    /// Tells the engine what retries have taught, where a channel's waits go by it or would have.
+    async fn remember(&self, store: &dyn Store, clock: &dyn Clock) -> Result<(), StoreError> {
+        let goes_by_it =
+            |setup: &Setup| setup.channels.values().any(|it| it.policy.adaptive != Adaptive::Off);
+        let Some(engine) = self.engine.as_ref().filter(|_| goes_by_it(&self.setups.borrow())) else {
+            return Ok(());
+        };
+        engine.learned(Arc::new(Memory::of(seen(store.learnt(None, clock.now()).await?))));
+        Ok(())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

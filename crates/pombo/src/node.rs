@@ -375,7 +375,7 @@ impl Opened {
             let store = Arc::clone(&engine_store);
             Arc::new(Engine::start(store, setup, channels, clock, clock::seed(), lanes, instruments))
         });
-        let learner = Some(Learner::start(engine_store, setups.clone(), engine.clone()));
+        let learner = Some(Learner::start(engine_store, setups.clone(), engine.clone(), Arc::clone(&clock)));
         if let Some(engine) = &engine {
             meter::show_engine(&registry, engine);
         }

@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pombo_kernel::adapt::Seen;
 use pombo_kernel::cause;
 use pombo_kernel::classify::Verdict;
-use pombo_kernel::learn::{self, Bucket, Cell, Trial};
+use pombo_kernel::learn::{self, Bucket, Cell, Counts, Trial};
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{AttemptFailure, Message, Progress, QueueName};
 use pombo_kernel::name::{ChannelName, Tenant};
@@ -112,6 +113,17 @@ pub(crate) fn told(
     let learnt =
         |((tenant, channel, lesson), (tried, passed))| Learnt { tenant, channel, lesson, tried, passed };
     sums.into_iter().map(learnt).collect()
+}
+
+/// What of that is about retries, as adaptive waits and predictions go by it.
+pub fn seen(learnt: Vec<Learnt>) -> impl Iterator<Item = Seen> {
+    learnt.into_iter().filter_map(|Learnt { channel, lesson, tried, passed, .. }| match lesson {
+        Lesson::Trial { category, destination, cell } => {
+            let counts = Counts { tried, passed };
+            Some(Seen { channel, destination, category, cell, counts })
+        }
+        _ => None,
+    })
 }
 
 /// The failure that an attempt follows in its round, of those that counted.
