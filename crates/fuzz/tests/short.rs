@@ -1,5 +1,8 @@
 //! A short run of every target, with input that is kept and changes of it; and the driver itself.
 
+// Clippy knows functions marked as tests, not what they share.
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 
 use pombo_fuzz::drive::{Done, Plan, run};
@@ -15,7 +18,7 @@ fn play(name: &str) {
     let plan = Plan { seed: 1, runs: asked.unwrap_or(target.short_runs), corpus: &folder, careful: None };
     match run(target, &plan, || true) {
         Ok(done) => {
-            println!("result fuzz target={name} kept={} runs={} signs={}", done.kept, done.runs, done.signs)
+            println!("result fuzz target={name} kept={} runs={} signs={}", done.kept, done.runs, done.signs);
         }
         Err(failed) => panic!("{failed}"),
     }

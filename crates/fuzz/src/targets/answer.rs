@@ -97,7 +97,7 @@ pub(super) fn run(bytes: &[u8]) -> Sign {
                 accepted,
                 "{kind}: whatever is no success means something: {reply:?}"
             );
-            signs.push(meaning.map(|meaning| meaning.category.to_string()));
+            signs.push(meaning.map(|meaning| meaning.category));
             let _ = read::explain(&rules, &reply, NOW);
         }
     }
