@@ -1,6 +1,8 @@
 //! WhatsApp through Evolution API, version 2.
 
 mod answer;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod request;
 
 use std::path::PathBuf;

@@ -2,6 +2,8 @@
 
 mod api;
 mod batch;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod mail;
 
 use std::path::PathBuf;

@@ -1,6 +1,8 @@
 //! E-mail to an SMTP server: a relay, or the recipient's own.
 
 mod dkim;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod mail;
 mod route;
 mod said;

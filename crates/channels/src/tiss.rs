@@ -1,6 +1,8 @@
 //! Medical claims: TISS over SOAP.
 
 mod answer;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod hash;
 mod letter;
 

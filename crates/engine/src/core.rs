@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use pombo_kernel::adapt::Memory;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::ClaimKey;
@@ -65,6 +66,8 @@ pub enum Event {
     /// Time has passed.
     Tick,
     Reload(Arc<Setup>),
+    /// What retries have taught by now.
+    Learned(Arc<Memory>),
     /// Take no more work, and finish what is under way.
     Stop,
     /// No more time to finish.
@@ -161,6 +164,8 @@ pub struct Core {
     node: NodeId,
     setup: Arc<Setup>,
     rates: Arc<Rates>,
+    /// What adaptive policies go by.
+    memory: Arc<Memory>,
     /// The lanes to work; all if empty.
     only: Vec<LaneName>,
     lanes: BTreeMap<LaneName, Lane>,
@@ -178,6 +183,7 @@ impl Core {
             node,
             rates: rates(&setup),
             setup,
+            memory: Arc::default(),
             only: lanes.to_vec(),
             lanes: BTreeMap::new(),
             sending: HashMap::new(),
@@ -279,6 +285,7 @@ impl Core {
                 self.fit_lanes();
                 effects.extend(self.ask_all(now));
             }
+            Event::Learned(memory) => self.memory = memory,
             Event::Stop => {
                 if self.phase != Phase::Stopped {
                     self.phase = Phase::Stopping;
@@ -420,7 +427,7 @@ impl Core {
 
     fn ended(&self, claimed: Arc<Claimed>, end: End, since: Time, now: Time, dice: &mut Dice) -> Ended {
         let channel = self.setup.channels.get(&claimed.message.queue.channel).map(|channel| &**channel);
-        let settlement = decide::settlement(&claimed, channel, end, since, now, dice);
+        let settlement = decide::settlement(&claimed, channel, &self.memory, end, since, now, dice);
         let failed = settlement.attempt.failure.is_some();
         let max_retries = if failed { decide::max_retries(&claimed, channel) } else { 0 };
         Ended { settlement, about: About { claimed, max_retries } }

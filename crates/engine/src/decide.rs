@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use pombo_channels::Health;
+use pombo_kernel::adapt::{Adaptive, Memory, Past};
 use pombo_kernel::block::{Block, BlockChange};
 use pombo_kernel::breaker::Sign;
 use pombo_kernel::classify::{Meaning, Scope, Verdict, read};
@@ -31,17 +32,18 @@ pub enum End {
     Lost,
 }
 
-/// What is to be recorded about an attempt that ended at `now`.
+/// What is to be recorded about an attempt that ended at `now`. Adaptive policies go by what is in `memory`.
 pub fn settlement(
     claimed: &Claimed,
     channel: Option<&ChannelSetup>,
+    memory: &Memory,
     end: End,
     started_at: Time,
     now: Time,
     dice: &mut Dice,
 ) -> Settlement {
-    let (outcome, failure) = outcome(channel, &claimed.message.body, end, now);
-    settled(claimed, channel, outcome, failure, started_at, now, dice)
+    let judged = outcome(channel, &claimed.message.body, end, now);
+    settled(claimed, channel, memory, judged, started_at, now, dice)
 }
 
 /// What is to be recorded about a message that somebody says has failed: an attempt, with these words, that says
@@ -76,7 +78,9 @@ pub fn marked_failed(
     let summary = format!("{} (marked by {})", summary(None, &text), by.0);
     let (certainty, heard) = (Certainty::NotSent, Heard::Nobody);
     let outcome = Outcome::Failed(Failure { meaning, hint: None, certainty, heard, summary });
-    let mut settlement = settled(claimed, channel, outcome, Some(failure), now, now, dice);
+    // Nothing was learned of errors that somebody only tells of.
+    let memory = Memory::default();
+    let mut settlement = settled(claimed, channel, &memory, (outcome, Some(failure)), now, now, dice);
     // Its time has not come for all that.
     if let (Next::Retry { due, .. }, Some(send_at)) = (&mut settlement.next, claimed.message.send_at)
         && *due < send_at
@@ -90,13 +94,17 @@ pub fn marked_failed(
 fn settled(
     claimed: &Claimed,
     channel: Option<&ChannelSetup>,
-    outcome: Outcome,
-    failure: Option<AttemptFailure>,
+    memory: &Memory,
+    (outcome, failure): (Outcome, Option<AttemptFailure>),
     started_at: Time,
     now: Time,
     dice: &mut Dice,
 ) -> Settlement {
     let policy = policy_of(claimed, channel);
+    let past = match &failure {
+        Some(failure) if policy.adaptive != Adaptive::Off => past(claimed, memory, &failure.category),
+        _ => Past::default(),
+    };
     let case = Case {
         progress: claimed.progress,
         expires_at: claimed.message.expires_at,
@@ -104,6 +112,7 @@ fn settled(
         on_unknown: channel.map(|channel| channel.on_unknown_outcome).unwrap_or_default(),
         probe: claimed.probe,
         health: health_scope(channel),
+        past,
     };
     let decision = lifecycle::settle(case, outcome, now, dice);
     let next_delay = match &decision.next {
@@ -118,7 +127,10 @@ fn settled(
         outcome: decision.next.outcome(),
         failure,
         next_delay,
-        policy: (!matches!(decision.next, Next::Sent(_))).then(|| policy.describe()),
+        policy: (!matches!(decision.next, Next::Sent(_))).then(|| match &decision.adapted {
+            Some(adapted) => format!("{}; {adapted}", policy.describe()),
+            None => policy.describe(),
+        }),
         explanation: decision.explanation,
     };
     Settlement {
@@ -130,6 +142,15 @@ fn settled(
         vitals: vitals(channel, decision.sign, decision.rate),
         reported: channel.is_some_and(|channel| channel.receipts.is_some()),
         chance: if claimed.message.queue.campaign.is_some() { dice.next_u64() } else { 0 },
+    }
+}
+
+/// What is known of such failures, and since when this message fails.
+fn past<'a>(claimed: &Claimed, memory: &'a Memory, category: &str) -> Past<'a> {
+    let queue = &claimed.message.queue;
+    Past {
+        failing_since: claimed.failing_since,
+        fit: memory.about(&queue.channel, &queue.destination, category),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use pombo_channels::{Channel, Envelope};
+use pombo_kernel::adapt::Memory;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::{ChannelName, LaneName};
@@ -130,6 +131,16 @@ impl Engine {
     pub fn reload(&self, setup: Arc<Setup>, channels: Channels) {
         *self.channels.write().unwrap_or_else(PoisonError::into_inner) = outlets(channels, &self.meter);
         let _ = self.events.send(Event::Reload(setup));
+    }
+
+    /// Goes on with another setup of the same channels.
+    pub fn retune(&self, setup: Arc<Setup>) {
+        let _ = self.events.send(Event::Reload(setup));
+    }
+
+    /// Goes on with what retries have taught by now; adaptive policies choose their next waits by it.
+    pub fn learned(&self, memory: Arc<Memory>) {
+        let _ = self.events.send(Event::Learned(memory));
     }
 
     /// Takes no more work, waits up to `grace` for what is under way, and records the rest as in doubt.
@@ -468,6 +479,7 @@ mod tests {
             progress: Progress::default(),
             due: now,
             claimed_at: now,
+            failing_since: None,
             probe: None,
         }
     }

@@ -118,6 +118,7 @@ fn message(secs: u64) -> Claimed {
         progress: Progress::default(),
         due: at(secs),
         claimed_at: at(secs),
+        failing_since: None,
         probe: None,
     }
 }

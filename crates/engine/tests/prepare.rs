@@ -373,8 +373,15 @@ fn a_message_whose_template_cannot_be_read_just_now_is_given_back_uncharged() {
     };
     let key = ClaimKey { message: message.id, claim: ClaimId(1) };
     let progress = Progress::default();
-    let claimed =
-        Claimed { key, message: Arc::new(message), progress, due: now, claimed_at: now, probe: None };
+    let claimed = Claimed {
+        key,
+        message: Arc::new(message),
+        progress,
+        due: now,
+        claimed_at: now,
+        failing_since: None,
+        probe: None,
+    };
     let lane: LaneName = "default".parse().unwrap();
     let asked = ask.unwrap().max;
     let effects = core.step(Event::Claimed { lane, asked, claimed: vec![claimed] }, now, &mut dice);

@@ -103,6 +103,7 @@ fn settle(bencher: Bencher<'_, '_>, policy: &Policy, outcome: &Outcome) {
         on_unknown: lifecycle::OnUnknownOutcome::Resend,
         probe: None,
         health: Default::default(),
+        past: Default::default(),
     };
     bencher
         .with_inputs(|| outcome.clone())
@@ -168,7 +169,7 @@ fn thousand_recipients(bencher: Bencher<'_, '_>, kind: ChannelKind) {
     let list: String =
         [head].into_iter().chain((0..1_000).map(|n| format!("{};Ana Lima;2026-11-16;\n", to(n)))).collect();
     bencher.bench_local(|| {
-        let ask = Ask { format: Format::Csv, to: None, delimiter: None, encoding: None };
+        let ask = Ask { format: Format::Csv, to: None, delimiter: None, encoding: None, columns: None };
         let (mut reader, mut lines) = (Reader::new(ask, terms.clone()), Vec::new());
         reader.push(black_box(list.as_bytes()), &mut lines).unwrap();
         reader.finish(&mut lines).unwrap();

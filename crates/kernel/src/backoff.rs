@@ -62,7 +62,7 @@ pub fn schedule(policy: &Policy) -> Vec<Step> {
     retries.map(step).collect()
 }
 
-fn nominal(policy: &Policy, n: u16) -> Span {
+pub(crate) fn nominal(policy: &Policy, n: u16) -> Span {
     let delay = match &policy.delays {
         Delays::Listed(list) => {
             let last = list.len().saturating_sub(1);

@@ -7,6 +7,7 @@ mod claim;
 mod meaning;
 mod pack;
 pub mod read;
+mod recorded;
 mod rule;
 mod soap;
 
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::claim::{ClaimError, claim_error};
 pub use self::meaning::{in_words, said};
+pub use self::recorded::recorded;
 pub use self::rule::{BadRule, OneOf, Rule};
 
 use self::rule::Compiled;
@@ -118,11 +120,15 @@ pub struct Meaning {
     pub rule: Option<String>,
 }
 
+/// What rules are cited under that people accepted while Pombo ran.
+pub const ACCEPTED: &str = "accepted";
+
 /// The rules of one channel, in the order in which they are tried.
 #[derive(Clone, Debug)]
 pub struct Rules {
     kind: ChannelKind,
     extra: Vec<Compiled>,
+    accepted: Vec<Compiled>,
     built_in: Vec<&'static [Compiled]>,
 }
 
@@ -133,7 +139,23 @@ impl Rules {
     /// one that is refused.
     pub fn for_kind(kind: ChannelKind, extra: &[Rule]) -> Result<Rules, BadRule> {
         let extra = extra.iter().enumerate().map(|(index, rule)| Compiled::new("channel", index, rule));
-        Ok(Rules { kind, extra: extra.collect::<Result<_, _>>()?, built_in: pack::of(kind) })
+        let extra = extra.collect::<Result<_, _>>()?;
+        Ok(Rules { kind, extra, accepted: Vec::new(), built_in: pack::of(kind) })
+    }
+
+    /// The same with these rules, which people accepted while Pombo ran, in place of those accepted before. They come
+    /// after the channel's own and before the tables, and are cited as `accepted:ID`. One that cannot be used is left
+    /// out, and given back.
+    pub fn accepting(&self, rules: &[Rule]) -> (Rules, Vec<BadRule>) {
+        let compiled = rules.iter().enumerate().map(|(index, rule)| Compiled::new(ACCEPTED, index, rule));
+        let (mut accepted, mut bad) = (Vec::new(), Vec::new());
+        for rule in compiled {
+            match rule {
+                Ok(rule) => accepted.push(rule),
+                Err(flaw) => bad.push(flaw),
+            }
+        }
+        (Rules { accepted, ..self.clone() }, bad)
     }
 
     /// Every rule of the list that cannot be used.
@@ -187,7 +209,7 @@ impl Rules {
     }
 
     fn compiled(&self) -> impl Iterator<Item = &Compiled> {
-        self.extra.iter().chain(self.built_in.iter().copied().flatten())
+        self.extra.iter().chain(&self.accepted).chain(self.built_in.iter().copied().flatten())
     }
 
     /// SMTP has no header for "come back then"; servers that know the time say it in words.

@@ -372,3 +372,36 @@ impl Erasure {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sha2::Digest;
+
+    use super::*;
+
+    #[test] // a plain hash of a number is no secret: there are too few numbers
+    fn whoever_tries_every_number_finds_nobody_without_the_secret() {
+        let tenant = Tenant::default();
+        let ours = Pseudonyms::new(&[7; 32]);
+        let written = |n: u32| format!("+55 11 98765-{n:04}");
+        let hash = ours.person(&tenant, &written(4_321)).unwrap().hash;
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let others =
+            [[0; 32], [8; 32], *b"pombo person 1\0pombo person 1\0xx"].map(|it| Pseudonyms::new(&it));
+        for n in 0..10_000 {
+            let digits = format!("551198765{n:04}");
+            let guesses =
+                [digits.clone(), format!("+{digits}"), written(n), format!("default\nwhatsapp\n{digits}")];
+            for guess in guesses {
+                assert_ne!(hex(&Sha256::digest(guess.as_bytes())), hash, "{guess}");
+            }
+            for other in &others {
+                assert_ne!(other.person(&tenant, &written(n)).unwrap().hash, hash, "{n}");
+            }
+        }
+        // Whoever has the secret does find them, and in one tenant only.
+        let found = (0..10_000).find(|n| ours.person(&tenant, &written(*n)).unwrap().hash == hash);
+        assert_eq!(found, Some(4_321));
+        assert_ne!(ours.person(&"other".parse().unwrap(), &written(4_321)).unwrap().hash, hash);
+    }
+}

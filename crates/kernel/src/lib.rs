@@ -2,6 +2,7 @@
 //!
 //! Nothing here waits, reads a clock, rolls dice that it was not handed, logs, or touches a file or a network.
 
+pub mod adapt;
 pub mod alert;
 pub mod attachment;
 pub mod backoff;
@@ -22,6 +23,7 @@ pub mod hint;
 pub mod id;
 pub mod kind;
 pub mod kpi;
+pub mod learn;
 pub mod lifecycle;
 pub mod listing;
 pub mod mask;
@@ -33,6 +35,7 @@ pub mod operation;
 #[cfg(feature = "planted")]
 pub mod planted;
 pub mod policy;
+pub mod rehearsal;
 pub mod reply;
 pub mod report;
 pub mod request;
@@ -41,6 +44,7 @@ pub mod secret;
 pub mod setup;
 pub mod signature;
 pub mod subscription;
+pub mod suggest;
 pub mod suppression;
 pub mod template;
 pub mod time;

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::adapt::{self, Adapted, Adaptive, Advice, Past};
 use crate::backoff::{self, Wait};
 use crate::block::{Block, BlockChange, BlockKind, Probe};
 use crate::breaker::Sign;
@@ -74,6 +75,8 @@ pub struct Case<'a> {
     pub probe: Option<Probe>,
     /// Where the health of whoever takes the message is kept.
     pub health: Scope,
+    /// What is known of failures like this one; looked at only where the policy is adaptive.
+    pub past: Past<'a>,
 }
 
 /// What is next for the message.
@@ -113,6 +116,8 @@ pub struct Decision {
     /// How many a second the provider takes, where it said so.
     pub rate: Option<Rate>,
     pub explanation: String,
+    /// What was chosen, or would have been, where the policy is adaptive; enough to choose it again.
+    pub adapted: Option<Adapted>,
 }
 
 /// Why a message in doubt is not sent again.
@@ -163,6 +168,7 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
                 sign: Sign::Well,
                 rate: said.rate,
                 explanation,
+                adapted: None,
             };
         }
         Outcome::Failed(failure) => failure,
@@ -211,6 +217,7 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
                 sign,
                 rate: None,
                 explanation: format!("{}; {why}", failure.summary),
+                adapted: None,
             };
         }
         let explanation = format!(
@@ -224,6 +231,7 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
             sign,
             rate: None,
             explanation,
+            adapted: None,
         };
     }
     if still_down(&case, &failure, now) {
@@ -238,6 +246,7 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
             sign,
             rate: None,
             explanation,
+            adapted: None,
         };
     }
 
@@ -253,13 +262,13 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
         ..case.progress
     };
     let block = block_after(&case, &failure, now);
-    let (next, why) = after_failure(&case, &failure, progress, now, dice);
+    let (next, why, adapted) = after_failure(&case, &failure, progress, now, dice);
     let perhaps = match failure.certainty {
         Certainty::PerhapsSent => " (it may have been sent all the same)",
         _ => "",
     };
     let explanation = format!("attempt {} failed: {}{perhaps}; {why}", progress.attempts, failure.summary);
-    Decision { next, progress, block, sign, rate: None, explanation }
+    Decision { next, progress, block, sign, rate: None, explanation, adapted }
 }
 
 /// How long a message that met a fault of ours waits by itself, however soon the way is free.
@@ -328,9 +337,9 @@ fn after_failure(
     progress: Progress,
     now: Time,
     dice: &mut Dice,
-) -> (Next, String) {
+) -> (Next, String, Option<Adapted>) {
     let policy = case.policy;
-    let give_up = |reason: FailureReason, why: String| (Next::Failed(reason), why);
+    let give_up = |reason: FailureReason, why: String| (Next::Failed(reason), why, None);
     if failure.certainty != Certainty::NotSent && case.on_unknown == OnUnknownOutcome::Hold {
         return give_up(FailureReason::OutcomeUnknown, HELD_DOUBT.into());
     }
@@ -359,7 +368,8 @@ fn after_failure(
         );
     }
     let hint = failure.hint.max(failure.meaning.wait);
-    let wait = backoff::wait(policy, progress.attempts - 1, hint, dice);
+    let own = backoff::wait(policy, progress.attempts - 1, hint, dice);
+    let (wait, advice) = adapted(case, progress, hint, own, now, dice);
     let due = now + wait.delay;
     if let Some(deadline) = case.expires_at.filter(|deadline| *deadline <= due) {
         return give_up(
@@ -370,15 +380,71 @@ fn after_failure(
     let asked = failure.hint >= failure.meaning.wait;
     let why = match (wait.hinted, asked) {
         (true, false) => format!("next try in {}: this error calls for that wait", wait.delay),
-        _ => format!("next try in {}: {}", wait.delay, reason_of(&wait, policy)),
+        _ => format!("next try in {}: {}", wait.delay, reason_of(&wait, policy, advice.as_ref())),
     };
-    (Next::Retry { due, wait }, why)
+    let adapted = match advice {
+        Some(Advice::Chosen(adapted)) => Some(adapted),
+        _ => None,
+    };
+    (Next::Retry { due, wait }, why, adapted)
 }
 
-fn reason_of(wait: &Wait, policy: &Policy) -> String {
+/// The wait that an adaptive policy comes to, with what it was chosen from. A provider's hint stays a floor.
+fn adapted(
+    case: &Case<'_>,
+    progress: Progress,
+    hint: Option<Span>,
+    own: Wait,
+    now: Time,
+    dice: &mut Dice,
+) -> (Wait, Option<Advice>) {
+    let policy = case.policy;
+    if policy.adaptive == Adaptive::Off {
+        return (own, None);
+    }
+    let elapsed = case.past.failing_since.map_or(Span::ZERO, |since| now.since(since));
+    let until = case.expires_at.map(|deadline| deadline.since(now));
+    let advice = adapt::advise(policy, progress.attempts, &own, elapsed, until, case.past.fit, dice);
+    let wait = match (&advice, policy.adaptive) {
+        (Advice::Chosen(chosen), Adaptive::On) => {
+            let asked = hint.map_or(Span::ZERO, |hint| hint.min(policy.max_hint));
+            let delay = chosen.delay();
+            Wait { delay: delay.max(asked), hinted: asked > delay, ..own }
+        }
+        _ => own,
+    };
+    (wait, Some(advice))
+}
+
+fn reason_of(wait: &Wait, policy: &Policy, advice: Option<&Advice>) -> String {
     if wait.hinted {
         return "the provider asked for that wait".into();
     }
+    let own = own_reason(wait, policy);
+    match advice {
+        None => own,
+        Some(Advice::TooFew(seen)) => {
+            format!("{own}, since {} retries on record are too few to adapt it", seen.tried)
+        }
+        Some(Advice::Chosen(chosen)) => {
+            let (likely, tried) = (chosen.chance() * 100.0, chosen.counts().tried);
+            let name = &policy.name;
+            match policy.adaptive {
+                Adaptive::On => format!(
+                    "adaptive, {likely:.0} % likely to pass going by {tried} retries, where policy {name} would have \
+                     waited {}",
+                    chosen.own()
+                ),
+                _ => format!(
+                    "{own}, where adaptive would have waited {} ({likely:.0} % likely to pass going by {tried} retries)",
+                    chosen.delay()
+                ),
+            }
+        }
+    }
+}
+
+fn own_reason(wait: &Wait, policy: &Policy) -> String {
     let swing = match wait.swing {
         0.0 => String::new(),
         swing => format!(" with jitter {:+.0} %", swing * 100.0),
@@ -429,6 +495,7 @@ mod tests {
             on_unknown: OnUnknownOutcome::Resend,
             probe: None,
             health: Scope::Destination,
+            past: Past::default(),
         }
     }
 
@@ -457,6 +524,52 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!([due(0), due(1), due(2)], [5_000, 30_000, 300_000]);
+    }
+
+    fn taught() -> adapt::Fit {
+        let cell = |secs| crate::learn::Cell::of(2, Span::from_secs(secs), Span::from_secs(secs));
+        let counts = |tried, passed| crate::learn::Counts { tried, passed };
+        let rows = [(cell(1), counts(100, 1)), (cell(60), counts(100, 10)), (cell(240), counts(112, 100))];
+        adapt::Fit::of(&rows.into_iter().collect())
+    }
+
+    #[test] // REQ LN-1
+    fn an_adaptive_policy_goes_by_what_was_learned_and_says_so() {
+        let fit = taught();
+        let mut smtp = policy("smtp");
+        let told = |policy: &Policy, hint, fit| {
+            let failure = Failure { hint, ..failure(Verdict::Transient) };
+            let past = Past { failing_since: None, fit };
+            let Decision { next, explanation, adapted, .. } =
+                decide(Case { past, ..case(made(0), policy) }, failure);
+            let Next::Retry { wait, .. } = next else { panic!("{next:?}") };
+            (wait.delay, explanation.split_once("; ").unwrap().1.to_owned(), adapted)
+        };
+        let (own, _, nothing) = told(&smtp, None, Some(&fit));
+        assert_eq!(nothing, None, "off");
+        smtp.adaptive = Adaptive::On;
+        let (delay, said, adapted) = told(&smtp, None, Some(&fit));
+        assert!(delay > Span::from_mins(1) && delay <= smtp.cap, "{delay}");
+        assert!(
+            said.starts_with(&format!("next try in {delay}: adaptive, "))
+                && said.ends_with(&format!(
+                    " % likely to pass going by 312 retries, where policy smtp would have waited {own}"
+                )),
+            "{said}"
+        );
+        assert_eq!(adapted.map(|it| it.to_string().parse::<Adapted>().unwrap().delay()), Some(delay));
+        let (asked, said, _) = told(&smtp, Some(Span::from_hours(1)), Some(&fit));
+        assert_eq!(
+            (asked, said.as_str()),
+            (Span::from_hours(1), "next try in 1h: the provider asked for that wait")
+        );
+        let (few, said, none) = told(&smtp, None, None);
+        assert_eq!((few, none), (own, None));
+        assert!(said.ends_with(", since 0 retries on record are too few to adapt it"), "{said}");
+        smtp.adaptive = Adaptive::Advice;
+        let (advised, said, adapted) = told(&smtp, None, Some(&fit));
+        assert_eq!((advised, adapted.is_some()), (own, true));
+        assert!(said.contains(&format!(", where adaptive would have waited {delay} (")), "{said}");
     }
 
     #[test] // REQ CF-2
@@ -723,7 +836,7 @@ mod tests {
             let progress = Progress { crashes, ..made(attempts) };
             let on_unknown = if hold { OnUnknownOutcome::Hold } else { OnUnknownOutcome::Resend };
             let expires_at = expiry.map(|ms| NOW + Span::from_millis(ms));
-            let case = Case { progress, expires_at, policy: &policy, on_unknown, probe: None, health: Scope::Destination };
+            let case = Case { progress, expires_at, policy: &policy, on_unknown, probe: None, health: Scope::Destination, past: Past::default() };
             let hint = hint.map(Span::from_millis);
             let failed = Failure { hint, certainty, ..failure(verdict) };
             let decision = settle(case, Outcome::Failed(failed), NOW, &mut Dice::seeded(seed));

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::adapt::Adaptive;
 use crate::name::PolicyName;
 use crate::time::Span;
 
@@ -23,6 +24,8 @@ pub struct Policy {
     pub max_hint: Span,
     /// How long after acceptance a message is given up, unless it says otherwise.
     pub expires_after: Option<Span>,
+    /// Whether waits go by what was learned, inside the bounds above.
+    pub adaptive: Adaptive,
 }
 
 /// The delays before each retry.
@@ -71,6 +74,9 @@ pub struct Overrides {
     /// Given up if still unsent after this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_after: Option<Span>,
+    /// Whether waits go by what was learned: true, false or "advice".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<Adaptive>,
 }
 
 /// A value of a policy that cannot be.
@@ -98,6 +104,7 @@ impl Policy {
             jitter: 0.0,
             max_hint: DAY,
             expires_after: None,
+            adaptive: Adaptive::Off,
         };
         let doubling = |attempts, base, floor, cap, jitter| Policy {
             name: name.parse().expect("built-in names are valid"),
@@ -108,6 +115,7 @@ impl Policy {
             jitter,
             max_hint: DAY,
             expires_after: None,
+            adaptive: Adaptive::Off,
         };
         let secs = Span::from_secs;
         let mins = Span::from_mins;
@@ -170,6 +178,7 @@ impl Policy {
         policy.jitter = changes.jitter.unwrap_or(policy.jitter);
         policy.max_hint = changes.max_hint.unwrap_or(policy.max_hint);
         policy.expires_after = changes.expires_after.or(policy.expires_after);
+        policy.adaptive = changes.adaptive.unwrap_or(policy.adaptive);
         policy
     }
 
@@ -230,11 +239,16 @@ impl Policy {
         if let (Some(wanted), Some(own)) = (asked.expires_after, self.expires_after) {
             say(wanted > own, "expires_after", format!("at most {own}, the channel's own"));
         }
+        say(
+            wanted.adaptive == Adaptive::On && self.adaptive != Adaptive::On,
+            "adaptive",
+            "only where the channel's own waits are".to_owned(),
+        );
         found
     }
 
     /// The shortest delay that can come before a retry.
-    fn shortest(&self) -> Span {
+    pub fn shortest(&self) -> Span {
         let retries = 0..self.attempts.saturating_sub(1).max(1);
         retries.map(|n| crate::backoff::bounds(self, n).0).min().unwrap_or_default()
     }
@@ -246,14 +260,23 @@ impl Policy {
             Delays::Doubling { base } => format!("{base} doubling"),
         };
         let jitter = self.jitter * 100.0;
+        let adaptive = match self.adaptive {
+            Adaptive::Off => "",
+            Adaptive::Advice => "; adaptive advice",
+            Adaptive::On => "; adaptive",
+        };
         format!(
-            "{}: {} attempts; {delays}; from {} to {}; jitter {jitter} %; hints up to {}",
+            "{}: {} attempts; {delays}; from {} to {}; jitter {jitter} %; hints up to {}{adaptive}",
             self.name, self.attempts, self.floor, self.cap, self.max_hint
         )
     }
 
     /// All the waits of one round at their longest.
     pub fn longest(&self) -> Span {
+        if self.adaptive == Adaptive::On {
+            let (_, most) = crate::adapt::bounds(self);
+            return (1..self.attempts).map(|_| most).sum();
+        }
         (0..self.attempts.saturating_sub(1)).map(|n| crate::backoff::bounds(self, n).1).sum()
     }
 }
@@ -291,9 +314,11 @@ mod tests {
             jitter: Some(0.5),
             max_hint: Some(Span::from_hours(1)),
             expires_after: Some(Span::from_hours(2)),
+            adaptive: Some(Adaptive::Advice),
             delays: None,
         };
         let policy = built_in("whatsapp").with(&changes);
+        assert_eq!(policy.adaptive, Adaptive::Advice);
         assert_eq!(policy.delays, Delays::Doubling { base: Span::from_secs(2) });
         assert_eq!((policy.attempts, policy.floor, policy.cap), (9, Span::from_secs(1), Span::from_mins(1)));
         assert_eq!((policy.jitter, policy.max_hint), (0.5, Span::from_hours(1)));
@@ -344,6 +369,19 @@ mod tests {
         assert_eq!(built_in("claims").expires_after, Some(Span::from_hours(48)));
     }
 
+    #[test] // REQ RP-6, LN-1
+    fn a_claims_schedule_that_adapts_must_fit_at_its_longest() {
+        let adaptive = |attempts| Overrides {
+            adaptive: Some(Adaptive::On),
+            attempts: Some(attempts),
+            ..Overrides::default()
+        };
+        let claims = built_in("claims");
+        assert_eq!(claims.with(&adaptive(6)).longest(), Span::from_hours(20));
+        assert_eq!(claims.with(&adaptive(6)).problems(), []);
+        assert_eq!(fields(&claims.with(&adaptive(8)).problems()), ["attempts"]);
+    }
+
     #[test] // REQ RP-5
     fn a_message_may_ask_for_less_than_its_channel_and_not_for_more() {
         let channel = built_in("smtp");
@@ -358,6 +396,7 @@ mod tests {
         check(Overrides { base: Some(Span::from_millis(1)), ..Overrides::default() }, "delays");
         check(Overrides { jitter: Some(1.0), ..Overrides::default() }, "delays");
         check(Overrides { max_hint: Some(Span::from_hours(25)), ..Overrides::default() }, "max_hint");
+        check(Overrides { adaptive: Some(Adaptive::On), ..Overrides::default() }, "adaptive");
         let late = Overrides { expires_after: Some(Span::from_hours(49)), ..Overrides::default() };
         assert_eq!(fields(&built_in("claims").refuses(&late)), ["expires_after"]);
     }

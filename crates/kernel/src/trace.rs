@@ -76,7 +76,8 @@ pub struct Context {
 impl Context {
     /// What the headers say; nothing if they do not say it as the standard wants it.
     pub fn read(parent: &str, state: Option<&str>) -> Option<Context> {
-        let (version, rest) = parent.trim().split_at_checked(3)?;
+        // What is written in other characters is cut nowhere below.
+        let (version, rest) = parent.trim().split_at_checked(3).filter(|_| parent.is_ascii())?;
         let (known, more) = rest.split_at_checked(52)?;
         // Later versions may say more behind what this one says.
         let allowed = match version {
@@ -293,6 +294,8 @@ mod tests {
             &PARENT.replace("b7ad6b7169203331", &"0".repeat(16)),
             &PARENT.replace("b7ad6b7169203331", "b7ad6b716920333"),
             &PARENT.replacen("0a", "é", 1),
+            &PARENT.replacen("00-", "€", 1),
+            &PARENT.replacen("00-", "é-", 1),
             &PARENT.replace("-01", "-+1"),
         ];
         for text in wrong {

@@ -18,6 +18,7 @@ mod erase;
 mod events;
 mod import;
 mod keys;
+mod learning;
 mod messages;
 mod operations;
 pub(crate) mod out;
@@ -27,9 +28,11 @@ mod prune;
 mod rekey;
 mod reports;
 mod reveal;
+mod rules;
 mod sandbox;
 mod send;
 mod serve;
+mod simulate;
 mod stats;
 mod store;
 mod suppressions;
@@ -160,6 +163,11 @@ enum Command {
     Suppressions(suppressions::Verb),
     /// Count messages, of all time or in a range, and say how well it goes
     Stats(stats::Stats),
+    /// Show how likely retries are to pass, and how long outages last
+    Learning(learning::Learning),
+    /// List, suggest, try and accept rules that say what errors mean
+    #[command(subcommand)]
+    Rules(rules::Verb),
     /// Follow what happens, as it happens
     Events(events::Follow),
     /// List, create, change, test and remove webhooks that are told of events
@@ -180,6 +188,8 @@ enum Command {
     /// Show retry policies and preview their schedules
     #[command(subcommand)]
     Policy(policy::Verb),
+    /// Try policies on pretend outages, or on recorded retries, before trusting them
+    Simulate(Box<simulate::Simulate>),
     /// Say what an error means and which rule says so
     Classify(classify::Classify),
     /// Decide whether a claim that failed is submitted again, and when
@@ -246,6 +256,8 @@ fn perform(cli: Cli) -> Result<(), Trouble> {
         Command::Templates(verb) => wait_for(templates::run(verb, shared)),
         Command::Suppressions(verb) => wait_for(suppressions::run(verb, shared)),
         Command::Stats(args) => wait_for(stats::run(args, shared)),
+        Command::Learning(args) => wait_for(learning::run(args, shared)),
+        Command::Rules(verb) => wait_for(rules::run(verb, shared)),
         Command::Events(args) => wait_for(events::run(args, shared)),
         Command::Webhooks(verb) => wait_for(webhooks::run(verb, shared)),
         Command::Alerts(verb) => wait_for(alerts::run(verb, shared)),
@@ -253,6 +265,7 @@ fn perform(cli: Cli) -> Result<(), Trouble> {
         Command::Audit(verb) => audit::run(verb, shared),
         Command::Keys(verb) => wait_for(keys::run(verb, shared)),
         Command::Policy(verb) => policy::run(verb, shared),
+        Command::Simulate(args) => wait_for(simulate::run(*args, shared)),
         Command::Classify(args) => classify::run(args, shared),
         Command::Decide(args) => wait_for(decide::run(*args, shared)),
         Command::Store(verb) => store::run(verb, shared),

@@ -97,6 +97,7 @@ pub struct Message {
     pub attempt_count: u16,
     pub max_attempts: Option<u16>,
     pub next_attempt_at: Option<Time>,
+    pub prediction: Option<Prediction>,
     pub last_error: Option<LastError>,
     pub provider_id: Option<String>,
     /// What the provider reported later: delivered, read, bounced, …
@@ -114,6 +115,17 @@ impl Message {
     pub fn is_finished(&self) -> bool {
         !matches!(self.state.as_str(), "pending" | "sending")
     }
+}
+
+/// When a message that waits after a failure will likely have been sent.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Prediction {
+    pub likely_by: Option<Time>,
+    pub chance: Option<f64>,
+    pub samples: u64,
+    /// The same in a sentence.
+    pub reason: String,
 }
 
 /// What last went wrong with a message.

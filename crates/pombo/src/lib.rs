@@ -77,6 +77,7 @@ mod fanout;
 mod follower;
 mod inbox;
 mod keeper;
+mod learner;
 #[doc(hidden)]
 pub mod log;
 mod meter;

@@ -1,12 +1,15 @@
 //! Logs, which must never hold up the engine: a reader that stops reading costs lines, not deliveries.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal, Write};
+use std::panic::PanicHookInfo;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pombo_store::meter::counter;
 use prometheus::IntCounter;
+use tracing::{Level, error};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -37,7 +40,28 @@ pub fn start(filter: Option<&str>) -> Result<Log, BadFilter> {
         let subscriber = subscriber.json().flatten_event(true).with_current_span(false).finish();
         let _ = tracing::subscriber::set_global_default(subscriber);
     }
+    std::panic::set_hook(Box::new(panicked));
     Ok(log)
+}
+
+/// A panic is one line of the log that says where it was; with `RUST_BACKTRACE`, also by which way.
+///
+/// What it says is left out unless it is the same for everybody: a text that is cut where it must not be, or a value
+/// that was not expected, is part of the words of a panic, and may be a person's.
+fn panicked(panic: &PanicHookInfo<'_>) {
+    let at = panic.location().map(ToString::to_string);
+    let said = panic.payload().downcast_ref::<&'static str>();
+    let thread = std::thread::current();
+    let way = Backtrace::capture();
+    let way = (way.status() == BacktraceStatus::Captured).then(|| way.to_string());
+    match tracing::enabled!(Level::ERROR) {
+        true => error!(at, said, thread = thread.name(), way, "a part of the program panicked"),
+        // Whoever wants no log still wants to know of this.
+        false => {
+            let (at, way) = (at.unwrap_or_default(), way.unwrap_or_default());
+            let _ = writeln!(io::stderr(), "a part of the program panicked at {at}\n{way}");
+        }
+    }
 }
 
 /// How the reader is told of lines that it missed.
@@ -165,7 +189,11 @@ impl Drop for Event<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
     use std::sync::{Arc, Mutex};
+
+    /// Set in the process that is to panic: to the filter of its log.
+    const TO_PANIC: &str = "POMBO_TEST_PANIC";
 
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);
@@ -217,5 +245,37 @@ mod tests {
         assert!(log.dropped().get() >= 95, "{}", log.dropped().get());
         drop(log);
         drop(shut);
+    }
+
+    #[test] // REQ AU-3
+    fn a_panic_says_where_it_was_and_nothing_of_anybody() {
+        if let Ok(filter) = std::env::var(TO_PANIC) {
+            let _log = start(Some(&filter)).unwrap();
+            let name = "Jo\u{e3}o Canario".to_owned();
+            // In the middle of a letter, which the standard library tells together with the whole text.
+            let cut = std::thread::spawn(move || name[..3].len()).join();
+            assert!(cut.is_err());
+            return;
+        }
+        for filter in ["info", "off"] {
+            let child = Command::new(std::env::current_exe().unwrap())
+                .args([
+                    "log::tests::a_panic_says_where_it_was_and_nothing_of_anybody",
+                    "--exact",
+                    "--nocapture",
+                ])
+                .env(TO_PANIC, filter)
+                .env_remove("RUST_BACKTRACE")
+                .output()
+                .unwrap();
+            let said = format!(
+                "{}{}",
+                String::from_utf8_lossy(&child.stdout),
+                String::from_utf8_lossy(&child.stderr)
+            );
+            assert!(child.status.success(), "{said}");
+            assert!(said.contains("panicked") && said.contains("log.rs:"), "{said}");
+            assert!(!said.contains("Canario"), "{said}");
+        }
     }
 }

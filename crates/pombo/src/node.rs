@@ -38,6 +38,7 @@ use crate::digests::Digester;
 use crate::fanout::Fanout;
 use crate::inbox::Clerk;
 use crate::keeper::Keeper;
+use crate::learner::Learner;
 use crate::meter;
 use crate::notices::Courier;
 use crate::operations::Foreman;
@@ -151,6 +152,8 @@ pub struct Works {
     courier: Option<Courier>,
     digester: Option<Digester>,
     reporter: Option<Reporter>,
+    /// Whoever brings accepted rules here.
+    learner: Option<Learner>,
     /// Whoever signs the audit chain.
     anchorer: Option<Anchorer>,
     /// Whoever answers the tasks of process engines.
@@ -369,8 +372,10 @@ impl Opened {
             let instruments =
                 Instruments { tracer: traces.as_ref().map(Office::tracer), ..Instruments::default() };
             instruments.meter.show(&registry);
-            Arc::new(Engine::start(engine_store, setup, channels, clock, clock::seed(), lanes, instruments))
+            let store = Arc::clone(&engine_store);
+            Arc::new(Engine::start(store, setup, channels, clock, clock::seed(), lanes, instruments))
         });
+        let learner = Some(Learner::start(engine_store, setups.clone(), engine.clone(), Arc::clone(&clock)));
         if let Some(engine) = &engine {
             meter::show_engine(&registry, engine);
         }
@@ -398,6 +403,7 @@ impl Opened {
             courier,
             digester,
             reporter,
+            learner,
             anchorer: None,
             camunda: None,
             traces,
@@ -448,7 +454,7 @@ impl Works {
         (self.watchmen, self.clerk, self.foreman) = (None, None, None);
         (self.conductor, self.fanout, self.suppressor) = (None, None, None);
         (self.lookout, self.courier, self.keeper) = (None, None, None);
-        (self.digester, self.reporter) = (None, None);
+        (self.digester, self.reporter, self.learner) = (None, None, None);
         self.anchorer = None;
         let Some(engine) = &self.engine else { return Ok(()) };
         let camunda = self.camunda.take();
@@ -532,7 +538,10 @@ impl Node {
         {
             warn!(store = new.shown(), "another store takes effect with the next start");
         }
-        let setup = Arc::new(config.setup());
+        let mut setup = Arc::new(config.setup());
+        if let Some(learner) = &works.learner {
+            setup = learner.configured(setup);
+        }
         if let Some(watchmen) = &mut works.watchmen {
             watchmen.reload(&setup, &channels);
         }

@@ -183,7 +183,7 @@ async fn whatever_is_done_to_a_file_behind_pombos_back_is_found() {
         found(&data, &["--public-key", OTHER_PUBLIC]).contains("no anchor is signed by a key that was named")
     );
 
-    let cases: [Tampering<'_, Connection>; 9] = [
+    let cases: [Tampering<'_, Connection>; 10] = [
         Tampering {
             name: "edit",
             deed: &|db| edited(db, some_block(db)),
@@ -245,6 +245,13 @@ async fn whatever_is_done_to_a_file_behind_pombos_back_is_found() {
                 db.execute("DELETE FROM audit WHERE sequence >= 12", []).unwrap();
             },
             said: &["the chain ends before it:", "records were cut off"],
+        },
+        Tampering {
+            name: "cut off what came after the last anchor",
+            deed: &|db| {
+                db.execute("DELETE FROM audit WHERE sequence = ?1", [blocks(db) - 1]).unwrap();
+            },
+            said: &["the end that is written in pombo.tip: the chain ends before it: 1 blocks"],
         },
         Tampering {
             name: "truncate, and take the anchors out of the store as well",

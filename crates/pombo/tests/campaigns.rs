@@ -302,7 +302,7 @@ async fn killed_twenty_times_nobody_is_left_out_and_at_most_one_a_kill_and_campa
         repeated += again;
     }
     assert!(repeated >= KILLS / 4, "only {repeated} came again: the kills hit nothing");
-    println!("{KILLS} kills, {} recipients, 0 left out, {repeated} repeated", names.len() * EACH);
+    println!("result campaigns kills={KILLS} messages={} lost=0 repeated={repeated}", names.len() * EACH);
     assert!(server.terminate().await.success());
 }
 

@@ -14,9 +14,12 @@ use serde_json::json;
 
 use place::{KEY, Place, Told, all_arrive, binary, drained, produce, read_store, sink};
 
+/// Enough for every run; `POMBO_KILLS` asks for more.
+const KILLS: usize = 32;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ ML-1, ML-3, ML-4, ML-5, RELIABILITY 1 to 5
 async fn nothing_is_lost_and_little_is_repeated_when_the_process_is_killed_thirty_times() {
-    const KILLS: usize = 32;
+    let kills = std::env::var("POMBO_KILLS").map_or(KILLS, |text| text.parse().unwrap());
     let place = Place::new();
     let sink = sink().await;
     let told = Told::default();
@@ -24,7 +27,7 @@ async fn nothing_is_lost_and_little_is_repeated_when_the_process_is_killed_thirt
     let producers: Vec<_> =
         (0..4).map(|n| tokio::spawn(produce(place.client(), n, urls.clone(), told.clone()))).collect();
     let mut dice = Dice::seeded(2_026);
-    for _ in 0..KILLS {
+    for _ in 0..kills {
         let server = place.start();
         place.ready().await;
         tokio::time::sleep(Duration::from_millis(20 + dice.below(250))).await;
@@ -33,7 +36,7 @@ async fn nothing_is_lost_and_little_is_repeated_when_the_process_is_killed_thirt
     let server = place.start();
     let (ids, repeated) = all_arrive(&place, server, &place.data(), &told, producers, &sink).await;
     assert!(ids.len() >= 500, "too little load to prove anything: {}", ids.len());
-    println!("{KILLS} kills, {} messages, 0 lost, {repeated} repeated", ids.len());
+    println!("result kill kills={kills} messages={} lost=0 repeated={repeated}", ids.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 52

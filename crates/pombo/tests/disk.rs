@@ -102,7 +102,7 @@ async fn a_full_disk_refuses_producers_and_pauses_sending_until_there_is_room() 
     let record = read_store(&data, &ids);
     let repeated = all_sent(&record, &sink, &ids);
     assert_eq!(repeated, 0, "nothing crashed, so nothing may come twice");
-    println!("a full disk: {} messages, 0 lost, {repeated} repeated", ids.len());
+    println!("result disk_full messages={} lost=0 repeated={repeated}", ids.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 8
@@ -132,5 +132,5 @@ async fn a_flush_that_fails_ends_the_process_and_nothing_acknowledged_is_lost() 
     let server = place.start();
     let (ids, repeated) = all_arrive(&place, server, &place.data(), &told, producers, &sink).await;
     assert!(ids.len() > WORKERS, "too little load to prove anything: {}", ids.len());
-    println!("{} failed flushes, {} messages, 0 lost, {repeated} repeated", failing.len(), ids.len());
+    println!("result eio flushes={} messages={} lost=0 repeated={repeated}", failing.len(), ids.len());
 }

@@ -54,7 +54,7 @@ async fn a_failover_loses_nothing_that_was_acknowledged_and_the_nodes_follow_by_
     for place in &places {
         assert!(!place.said().contains(MAY_LOSE), "{}", place.said());
     }
-    println!("one failover, {} messages, 0 lost, {repeated} repeated", ids.len());
+    println!("result failover failovers=1 messages={} lost=0 repeated={repeated}", ids.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // fault 42, and the control of the test above

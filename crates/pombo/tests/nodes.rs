@@ -277,7 +277,8 @@ fn arrived(world: &World, ids: &HashSet<String>, log: &str, stats: &serde_json::
     }
     assert_eq!(sink.stats().duplicates, u64::try_from(repeated).unwrap());
     format!(
-        "{MESSAGES} messages, {} faults, 0 lost, {doubts} in doubt, {repeated} repeated, the last {slowest} later",
-        faults.len()
+        "result nodes faults={} messages={MESSAGES} lost=0 repeated={repeated} doubts={doubts} slowest_ms={}",
+        faults.len(),
+        slowest.millis()
     )
 }

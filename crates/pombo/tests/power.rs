@@ -47,7 +47,7 @@ async fn a_power_cut_loses_nothing_that_was_acknowledged() {
     let server = place.start_with(Command::new(binary()), &data);
     let (ids, repeated) = all_arrive(&place, server, &data, &told, producers, &sink).await;
     assert!(ids.len() >= 200, "too little load to prove anything: {}", ids.len());
-    println!("{cuts} power cuts, {} messages, 0 lost, {repeated} repeated", ids.len());
+    println!("result power cuts={cuts} messages={} lost=0 repeated={repeated}", ids.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 6, the control
@@ -82,7 +82,7 @@ async fn the_same_cut_is_seen_to_lose_messages_where_commits_are_not_flushed() {
         let lost = lost(&data, &ids);
         tried.push(format!("{lost} of {}", ids.len()));
         if lost > 0 {
-            println!("without a flush at each commit, lost by a power cut: {}", tried.join(", "));
+            println!("result power_control cuts={} lost={lost}", tried.len());
             return;
         }
     }

@@ -16,7 +16,7 @@ use regex::Regex;
 use serde_json::Value;
 
 /// Which of our crates each one may name, in any kind of dependency.
-const EDGES: [(&str, &[&str]); 8] = [
+const EDGES: [(&str, &[&str]); 9] = [
     ("pombo-kernel", &[]),
     ("pombo-store", &["pombo-kernel", "pombo-testbed"]),
     ("pombo-channels", &["pombo-kernel", "pombo-testbed"]),
@@ -27,6 +27,7 @@ const EDGES: [(&str, &[&str]); 8] = [
         &["pombo-kernel", "pombo-store", "pombo-channels", "pombo-engine", "pombo-web", "pombo-testbed"],
     ),
     ("pombo-sim", &["pombo-kernel", "pombo-store", "pombo-engine"]),
+    ("pombo-fuzz", &["pombo-kernel", "pombo-store", "pombo-channels", "pombo-web", "pombo"]),
     ("pombo-testbed", &[]),
 ];
 
@@ -74,6 +75,21 @@ const LICENCES: &[&str] = &[
     "Zlib",
 ];
 
+/// Crates that are built in two majors, since others of our dependencies have not moved on.
+const IN_TWO_MAJORS: &[&str] = &[
+    "base64",
+    "bit-vec",
+    "bitflags",
+    "const-oid",
+    "fallible-iterator",
+    "getrandom",
+    "nom",
+    "syn",
+    "synstructure",
+    "wasi",
+    "windows-sys",
+];
+
 /// Names that say nothing of what is inside.
 const EMPTY_NAMES: &[&str] = &["common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"];
 
@@ -87,8 +103,10 @@ fn every_source_file_is_named_by_a_module() {
             follow_modules(Path::new(text(target, "src_path")), Place::Root, &mut reached);
         }
     }
-    // A client for the tests, in a workspace of its own.
-    follow_modules(&ROOT.join("tests/clients/resend-rs/src/main.rs"), Place::Root, &mut reached);
+    // A client for the tests and what cargo-fuzz runs, each in a workspace of its own.
+    for first in ["tests/clients/resend-rs/src/main.rs", "fuzz/fuzz_targets/any.rs"] {
+        follow_modules(&ROOT.join(first), Place::Root, &mut reached);
+    }
     let stray = rust_files().filter(|file| !reached.contains(&ROOT.join(file)));
     refuse(stray.map(|file| file.display().to_string()), "name it with `mod`, or delete it");
 }
@@ -162,6 +180,24 @@ fn planted_bugs_are_for_the_simulators_tests_alone() {
         }
     }
     refuse(wrong, "a bug that can be switched on must not be in any build that somebody runs");
+}
+
+#[test]
+fn what_only_fuzzing_needs_is_in_no_build_that_ships() {
+    let mut wrong = Vec::new();
+    for package in ours() {
+        let name = text(package, "name");
+        for dependency in list(package, "dependencies") {
+            let opens = list(dependency, "features").any(|it| it == "fuzz");
+            if (opens && name != "pombo-fuzz") || text(dependency, "name") == "pombo-fuzz" {
+                wrong.push(format!("{name} -> {}", text(dependency, "name")));
+            }
+        }
+        let features = package["features"].as_object().into_iter().flatten();
+        let opened = features.filter(|(_, implied)| implied.to_string().contains("fuzz"));
+        wrong.extend(opened.map(|(feature, _)| format!("{name}, by `{feature}`")));
+    }
+    refuse(wrong, "only pombo-fuzz switches `fuzz` on, and nobody builds on pombo-fuzz");
 }
 
 #[test]
@@ -278,6 +314,81 @@ fn licence_expressions_are_read_as_written() {
     for bad in ["", "GPL-3.0", "MIT AND GPL-3.0", "(MIT", "MIT WITH Odd-exception", "MIT MIT"] {
         assert!(!licence_is_allowed(bad), "{bad}");
     }
+}
+
+#[test]
+fn no_other_crate_is_built_in_two_majors() {
+    let mut majors: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let entry = Regex::new(r#"name = "([^"]+)"\nversion = "([^"]+)""#).expect("a valid pattern");
+    for found in entry.captures_iter(&read("Cargo.lock")) {
+        majors.entry(found[1].to_owned()).or_default().insert(major(&found[2]));
+    }
+    let twice = majors.into_iter().filter(|(_, majors)| majors.len() > 1).map(|(name, _)| name);
+    let new = twice.filter(|name| !IN_TWO_MAJORS.contains(&name.as_str()));
+    refuse(
+        new,
+        "use the major that is there already; if that cannot be, add the crate to the list in this test",
+    );
+}
+
+#[test]
+fn every_dependency_is_locked_and_comes_from_the_registry() {
+    let registry = r#"^source = "registry\+https://github.com/rust-lang/crates.io-index"$"#;
+    let registry = Regex::new(registry).expect("a valid pattern");
+    let lock = read("Cargo.lock");
+    let elsewhere = lock.lines().filter(|line| line.starts_with("source = ") && !registry.is_match(line));
+    let unlocked = ["scripts/test", "scripts/prove"].into_iter().flat_map(|script| {
+        let building = Regex::new(r"^[^#]*\bcargo (build|fetch|run|test)\b").expect("a valid pattern");
+        let lines: Vec<String> = read(script).lines().map(str::to_owned).collect();
+        lines.into_iter().filter(move |line| building.is_match(line) && !line.contains("--locked"))
+    });
+    refuse(elsewhere.map(str::to_owned).chain(unlocked), "what is built is what was looked at: --locked");
+}
+
+#[test]
+fn no_crate_of_ours_may_have_unsafe_code() {
+    assert!(read("Cargo.toml").contains("\nunsafe_code = \"forbid\"\n"), "the workspace forbids it");
+    let crates = FILES.iter().filter(|file| file.starts_with("crates") && file.ends_with("Cargo.toml"));
+    let crates = crates.filter(|file| file.iter().count() == 3);
+    let lax = crates.filter(|file| !read(file).contains("\n[lints]\nworkspace = true\n"));
+    refuse(lax.map(|file| file.display().to_string()), "say `[lints] workspace = true`");
+    refuse(lines_with(rust_files(), r"allow\([^)]*unsafe_code"), "nothing here needs it");
+}
+
+/// One place may: mail that goes to strangers' servers is better encrypted for anybody than not at all.
+#[test]
+fn certificates_are_always_looked_at() {
+    let ours = rust_files().filter(|file| !file.ends_with("channels/src/smtp/tls.rs"));
+    let lax = concat!(r"\.dangerous", r"\(\)|danger_", "accept_invalid");
+    refuse(lines_with(ours, lax), "a connection knows whom it talks to");
+    let keys = all_matches(r"(?m)^\| `([a-z0-9_.<>\[\]]+)` \|", &read("docs/reference/configuration.md"));
+    assert!(keys.contains("server.listen"), "{keys:?}");
+    let lax = Regex::new("insecure|verify|skip|trust_all|allow_invalid").expect("a valid pattern");
+    refuse(keys.into_iter().filter(|key| lax.is_match(key)), "no setting switches it off");
+}
+
+/// The pages that say what was proved and how.
+#[test]
+fn what_is_said_to_be_tested_is() {
+    const PAGE: &str = "docs/reliability.md";
+    let page = read(PAGE);
+    let known: BTreeSet<String> = rust_files()
+        .filter(|file| file.starts_with("crates"))
+        .flat_map(|file| all_matches(r"(?m)^\s*(?:pub(?:\([a-z]+\))? )?(?:async )?fn (\w+)", &read(file)))
+        .collect();
+    let named = all_matches(r"`([a-z0-9]+(?:_[a-z0-9]+){3,})`", &page);
+    assert!(named.len() > 100, "{} tests are named", named.len());
+    refuse(named.difference(&known).cloned(), "there is no test of that name: the page must not promise it");
+    let section = |title: &str| page.split(title).nth(1).and_then(|rest| rest.split("\n## ").next());
+    let faults = section("\n## Failure modes\n").expect("the page lists failure modes");
+    let rows: BTreeSet<String> = all_matches(r"(?m)^\| (\d+) \| .+ \| .+ \|$", faults);
+    refuse((1..=63).map(|n| n.to_string()).filter(|n| !rows.contains(n)), "each failure mode has a row");
+    let risks = section("\n## Security\n").expect("the page lists risks");
+    let risks: Vec<&str> = risks.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert_eq!(risks.len(), 18, "each risk has a row");
+    let silent = faults.lines().chain(risks).filter(|line| line.starts_with("| ") && !line.contains('`'));
+    let silent = silent.filter(|line| !line.contains("**no test**") && !line.starts_with("| # |"));
+    refuse(silent.map(str::to_owned), "a row names its tests, or says **no test**");
 }
 
 /// A warning only: the crates that pull an old major are mostly not ours to change.

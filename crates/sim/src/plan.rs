@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pombo_kernel::adapt::Adaptive;
 use pombo_kernel::breaker;
 use pombo_kernel::campaign::Campaign;
 use pombo_kernel::campaign::line::LineRules;
@@ -199,6 +200,7 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
             jitter: *dice.pick(&[0.0, 0.25]),
             max_hint: Span::from_secs(dice.between(20, 120)),
             expires_after: None,
+            adaptive: Adaptive::Off,
         };
         let channel = ChannelSetup {
             name: name.clone(),

@@ -15,7 +15,8 @@ fn check(bug: Bug, invariants: &[u8]) {
     let caught = (0..SEEDS).find_map(|seed| run(seed, Show::End).err());
     planted::plant(None);
     let caught = caught.unwrap_or_else(|| panic!("{bug:?} was not caught within {SEEDS} seeds"));
-    println!("{bug:?}: seed {}, {}", caught.seed, caught.violation);
+    let invariant = caught.violation.invariant;
+    println!("result planted bug={bug:?} seed={} invariant={invariant} caught=1", caught.seed);
     assert!(
         invariants.contains(&caught.violation.invariant),
         "{bug:?} was caught for another reason: {caught}"

@@ -93,10 +93,13 @@ pub enum Event {
     Rekeyed = 92,
     /// Figures were sent to whom they are for.
     ReportSent = 93,
+    /// Somebody accepted a rule, which decides from then on.
+    RuleAccepted = 94,
+    RuleRemoved = 95,
 }
 
 impl Event {
-    pub const ALL: [Event; 56] = [
+    pub const ALL: [Event; 58] = [
         Event::Accepted,
         Event::Claimed,
         Event::Sent,
@@ -153,6 +156,8 @@ impl Event {
         Event::LoggedOut,
         Event::Rekeyed,
         Event::ReportSent,
+        Event::RuleAccepted,
+        Event::RuleRemoved,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -213,6 +218,8 @@ impl Event {
             Event::LoggedOut => "logged_out",
             Event::Rekeyed => "rekeyed",
             Event::ReportSent => "report_sent",
+            Event::RuleAccepted => "rule_accepted",
+            Event::RuleRemoved => "rule_removed",
         }
     }
 }

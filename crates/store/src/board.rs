@@ -60,6 +60,8 @@ pub(crate) struct Held {
     pub(crate) progress: Progress,
     /// When the last that happened to it had ended, if there was anything.
     pub(crate) after: Option<Time>,
+    /// When the first attempt of its round failed that counted, if one did.
+    pub(crate) failing_since: Option<Time>,
     /// The holds that it probes.
     pub(crate) probes: Vec<Place>,
 }

@@ -23,6 +23,8 @@ pub(crate) struct Head {
     pub(crate) progress: Progress,
     /// When the last that happened to it had ended, if there was anything.
     pub(crate) after: Option<Time>,
+    /// When the first attempt of its round failed that counted, if one did.
+    pub(crate) failing_since: Option<Time>,
 }
 
 /// Whether a rank's messages were tried before, and if so, whether the destination's budget covers them.
@@ -145,6 +147,7 @@ pub(crate) trait Claiming: Courses {
                     message: head.message,
                     progress: head.progress,
                     after: head.after,
+                    failing_since: head.failing_since,
                     probes: places,
                 };
                 taken.push((held, probes));
@@ -164,7 +167,13 @@ pub(crate) trait Claiming: Courses {
         let due = |first: Option<Time>| first.is_some_and(|first| first <= now);
         if !due(queue.stored) && !due(queue.retry) {
             let fresh = self.board().take_fresh(id, want, now).into_iter();
-            let head = |(due, message)| Head { due, message, progress: Progress::default(), after: None };
+            let head = |(due, message)| Head {
+                due,
+                message,
+                progress: Progress::default(),
+                after: None,
+                failing_since: None,
+            };
             return Ok(fresh.map(head).collect());
         }
         self.store_fresh_of(id, now)?;
@@ -226,6 +235,7 @@ pub(crate) fn told(held: &Held, probe: Option<Probe>) -> Claimed {
         progress: held.progress,
         due: held.due,
         claimed_at: held.at,
+        failing_since: held.failing_since,
         probe,
     }
 }

@@ -37,6 +37,7 @@ use pombo_kernel::time::Time;
 
 use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
 use crate::erase::{Erase, Erased, Sought};
+use crate::learning::Learnt;
 use crate::meter::Counts;
 use crate::prune::{Lapsed, Prune, Pruned, Ripe};
 use crate::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
@@ -198,6 +199,7 @@ pub trait Reading: Send + 'static {
     fn seek(&mut self, seeker: &Seeker, from: Bookmark, max: usize) -> Result<Sought, StoreError>;
     fn tallies(&mut self) -> Result<Vec<Tally>, StoreError>;
     fn stats(&mut self, wanted: &StatsWanted) -> Result<Vec<Measured>, StoreError>;
+    fn learnt(&mut self, tenant: Option<&Tenant>, now: Time) -> Result<Vec<Learnt>, StoreError>;
     fn backlog(&mut self, now: Time) -> Result<Vec<Backlog>, StoreError>;
     fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, audit::Record)>, StoreError>;
     /// See [`Store::chain`](crate::Store::chain).

@@ -36,7 +36,7 @@ pub enum Damage {
 
 /// When the audit's last record was written, and why nothing is sent, if nothing is.
 pub(crate) fn last_words(trail: Trail) -> Result<(Option<Time>, Option<Pause>), MoveError> {
-    let Trail { mut reader, end } = trail;
+    let Trail { mut reader, end, .. } = trail;
     let last = match end.position {
         0 => None,
         position => reader.audit(position - 1, 1)?.pop().map(|(_, record)| record.at),

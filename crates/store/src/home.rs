@@ -97,6 +97,8 @@ pub struct Trail {
     pub reader: Box<dyn Reading>,
     /// As the store has it written down; more may come.
     pub end: Tip,
+    /// As it is written down apart from the chain, so that whoever cuts the chain off may forget it.
+    pub noted: Option<Tip>,
 }
 
 impl fmt::Debug for Trail {

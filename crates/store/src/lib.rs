@@ -14,6 +14,7 @@ pub mod dead;
 pub mod erase;
 pub mod glance;
 pub mod home;
+pub mod learning;
 pub mod memory;
 pub mod meter;
 pub mod moving;
@@ -60,6 +61,7 @@ use tokio::sync::watch;
 
 use dead::{CauseId, Deed, Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
 use erase::{Erase, Erased, Sought};
+use learning::Learnt;
 use prune::{Lapsed, Prune, Pruned};
 use roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
@@ -132,6 +134,8 @@ pub struct Claimed {
     /// Since when it might have been sent.
     pub due: Time,
     pub claimed_at: Time,
+    /// When the first attempt of its round failed that counted, if one did.
+    pub failing_since: Option<Time>,
     /// It was let through a block as its probe.
     pub probe: Option<Probe>,
 }
@@ -494,6 +498,10 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// What was counted in some hours, by hour or piece, tenant, channel, what and detail.
     fn stats(&self, wanted: StatsWanted) -> Answer<'_, Vec<Measured>>;
+
+    /// What retries have taught in the last weeks, by channel, everybody's if no tenant is named. Outages, which concern
+    /// all, are the default tenant's.
+    fn learnt(&self, tenant: Option<Tenant>, now: Time) -> Answer<'_, Vec<Learnt>>;
 
     /// How much waits by now, by tenant, lane and channel. What it costs does not grow with what waits.
     fn backlog(&self, now: Time) -> Answer<'_, Vec<Backlog>>;

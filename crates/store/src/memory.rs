@@ -4,6 +4,7 @@
 
 mod dead;
 mod erase;
+mod learning;
 mod prune;
 mod reader;
 mod receipts;
@@ -39,6 +40,7 @@ use crate::core::Core;
 use crate::courses::standing_cancelled;
 use crate::dead::{Deed, Edit, Edited, Hastened, Revision, Ruling, Verdicts, What};
 use crate::erase::{Erase, Erased};
+use crate::learning::Names;
 use crate::meter::Counts;
 use crate::prune::{Lapsed, Prune, Pruned, Ripe};
 use crate::roster::{Enlist, Enlisted, Feed, NotDone, Serving, left_out};
@@ -98,6 +100,8 @@ struct Model {
     counters: BTreeMap<CounterKey, Sum>,
     /// What is added to them with the next commit.
     ledger: Ledger,
+    /// By what the week's counters are told apart.
+    names: Names,
     docs: BTreeMap<(Shelf, Tenant, String), Doc>,
     /// Whom campaigns write to, in the order of their numbers.
     rosters: BTreeMap<(Tenant, CampaignName), Vec<roster::Entry>>,
@@ -362,6 +366,7 @@ impl Core for Memory {
         let tried = model.messages.get(&message.id.key()).filter(|row| row.progress.steps > 0);
         let course = Course { due, after: tried.map(|row| row.moved_at) };
         model.ledger.settled(&message, &settlement, course);
+        model.learn(&message, &settlement, now);
         let state = match settlement.next {
             Next::Sent(receipt) => {
                 if settlement.reported {
@@ -577,7 +582,7 @@ impl Core for Memory {
         }
         self.counts = model.ledger.take().collect();
         for entry in &self.counts {
-            for hour in entry.what.hours(now.hour()) {
+            for hour in entry.what.hours(now) {
                 let Entry { tenant, channel, what, detail, sum } = entry.clone();
                 model.counters.entry((hour, tenant, channel, what, detail)).or_default().add(sum);
             }

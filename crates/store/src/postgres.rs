@@ -14,6 +14,7 @@ mod dead;
 mod erase;
 pub(crate) mod glance;
 pub mod inbox;
+mod learning;
 mod link;
 mod migrate;
 mod month;
@@ -58,6 +59,7 @@ use crate::core::Core;
 use crate::courses::Courses as _;
 use crate::dead::{CauseId, Edit, Edited, Hastened, Ruling, Verdicts};
 use crate::erase::{Erase, Erased, Erasing as _};
+use crate::learning::Names;
 use crate::meter::Counts;
 use crate::prune::{Lapsed, Prune, Pruned, Ripe};
 use crate::roster::{Enlist, Enlisted, Feed, NotDone};
@@ -141,6 +143,8 @@ pub struct Postgres {
     records: Vec<Record>,
     /// What the group adds to the counters.
     ledger: Ledger,
+    /// By what the week's counters are told apart.
+    names: Names,
     /// What the last commit has added to them, for whoever shows it.
     counts: Vec<Entry>,
     /// How many letters more or less of each cause.
@@ -220,6 +224,7 @@ impl Postgres {
             claims: Claims::default(),
             records: Vec::new(),
             ledger: Ledger::default(),
+            names: Names::default(),
             counts: Vec::new(),
             letters: BTreeMap::new(),
             writes: Writes::new(vault.clone()),
@@ -249,6 +254,7 @@ impl Postgres {
     /// Reads into memory what is kept there: queues with something to do, blocks, flows; not messages.
     fn load(&mut self) -> Result<(), StoreError> {
         self.forget_group();
+        self.names = Names::default();
         self.claims.forget_all();
         pausing::notice_restore(&self.link)?;
         let last = self.link.query(sql!("message_last"), Vec::new())?;

@@ -34,10 +34,12 @@ pub enum Shelf {
     /// Who is logged in to the dashboard, and links by which somebody may log in, by the digest of a secret; of the
     /// default tenant, whosever they are, and due when they end.
     Session = 11,
+    /// Rules that people accepted; the topic is the channel.
+    Rule = 12,
 }
 
 impl Shelf {
-    pub const ALL: [Shelf; 11] = [
+    pub const ALL: [Shelf; 12] = [
         Shelf::Key,
         Shelf::Webhook,
         Shelf::Suppression,
@@ -49,6 +51,7 @@ impl Shelf {
         Shelf::Alert,
         Shelf::Anchor,
         Shelf::Session,
+        Shelf::Rule,
     ];
 }
 

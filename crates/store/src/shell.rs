@@ -28,6 +28,7 @@ use crate::audit::{self, Record};
 use crate::core::{Core, Reading};
 use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
 use crate::erase::{Erase, Erased, Sought};
+use crate::learning::Learnt;
 use crate::prune::{Effect, Lapsed, Prune, Pruned};
 use crate::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
@@ -541,6 +542,10 @@ impl<C: Core> Store for Shell<C> {
 
     fn stats(&self, wanted: StatsWanted) -> Answer<'_, Vec<Measured>> {
         self.read(move |reader| reader.stats(&wanted))
+    }
+
+    fn learnt(&self, tenant: Option<Tenant>, now: Time) -> Answer<'_, Vec<Learnt>> {
+        self.read(move |reader| reader.learnt(tenant.as_ref(), now))
     }
 
     fn backlog(&self, now: Time) -> Answer<'_, Vec<Backlog>> {

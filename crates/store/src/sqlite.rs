@@ -12,6 +12,7 @@ mod dead;
 mod erase;
 mod file;
 pub(crate) mod glance;
+mod learning;
 pub(crate) mod moving;
 mod pausing;
 mod prune;
@@ -36,7 +37,7 @@ use pombo_kernel::id::{IdMaker, MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft, Message, QueueName};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
-use pombo_kernel::time::Time;
+use pombo_kernel::time::{Span, Time};
 use rusqlite::{OptionalExtension, Params, Row, params};
 
 use crate::audit::{Record, Tip};
@@ -46,6 +47,7 @@ use crate::core::Core;
 use crate::courses::Courses as _;
 use crate::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
 use crate::erase::{Erase, Erased, Erasing as _};
+use crate::learning::Names;
 use crate::meter::Counts;
 use crate::prune::{Lapsed, Prune, Pruned, Ripe};
 use crate::roster::{Enlist, Enlisted, Feed, NotDone};
@@ -87,6 +89,8 @@ pub struct Sqlite {
     records: Vec<Record>,
     /// What the group adds to the counters.
     ledger: Ledger,
+    /// By what the week's counters are told apart.
+    names: Names,
     /// What the last commit has added to them, for whoever shows it.
     counts: Vec<Entry>,
     slice: i64,
@@ -128,6 +132,7 @@ impl Sqlite {
             tip: Tip::default(),
             records: Vec::new(),
             ledger: Ledger::default(),
+            names: Names::default(),
             counts: Vec::new(),
             slice: 0,
             in_slice: 0,
@@ -144,6 +149,7 @@ impl Sqlite {
     fn load(&mut self, life: Life) -> Result<(), StoreError> {
         self.records.clear();
         self.ledger.clear();
+        self.names = Names::default();
         self.tip = rows::tip(&self.file.db)?;
         let last: Option<i64> = self.one(sql!("message_last"), [], |row| row.get(0))?.flatten();
         self.ids = IdMaker::after(MessageKey(last.unwrap_or(0)), Dice::seeded(self.dice.next_u64()));
@@ -304,6 +310,10 @@ impl Walls for Sqlite {
         let destination = place.destination.as_deref().unwrap_or("");
         self.write(sql!("block_delete"), params![place.channel.as_str(), destination])?;
         Ok(())
+    }
+
+    fn outage_ended(&mut self, place: &Place, lasted: Span, now: Time) -> Result<(), StoreError> {
+        self.learn_outage(place, lasted, now)
     }
 }
 

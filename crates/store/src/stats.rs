@@ -15,6 +15,7 @@ use pombo_kernel::time::{Span, Time};
 
 use crate::Settlement;
 use crate::audit::Event;
+use crate::learning::week_of;
 
 /// What was counted of all time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +57,8 @@ pub enum Counted {
     FailedFor = 34,
     SentByTemplate = 35,
     FailedByTemplate = 36,
-    /// Messages that were sent, by how long that took (see [`WITHIN`]), from the same moment as `SentOnAttempt`.
+    /// Messages of no campaign that were sent, by how long that took (see [`WITHIN`]), from the same moment as
+    /// `SentOnAttempt`. Those of campaigns take as long as their pace wants.
     SentWithin = 37,
     /// Messages that wait or are being sent, by lane. It rises and falls, and is kept for all time alone: see
     /// [`Backlog`].
@@ -65,6 +67,17 @@ pub enum Counted {
     AttemptWithin = 39,
     /// Retry decisions, by what was decided. They are of no channel.
     Decided = 40,
+    // What retries teach is counted by the week alone, and told by [`learning`](crate::learning). The sum is how many
+    // of these passed.
+    /// Attempts after a failure that counted, by destination and [`Trial`](pombo_kernel::learn::Trial).
+    Trial = 41,
+    /// Outages, from a breaker's opening to the answer that closed it, by destination and how long that was; the sum is
+    /// in milliseconds.
+    OutageLasted = 42,
+    /// Attempts after an error that no rule knew, by its words.
+    UnmatchedFollowed = 43,
+    /// Errors that no rule knew, by their words; the sum is how many were the end of their message.
+    UnmatchedSeen = 44,
 }
 
 pub use pombo_kernel::kpi::{MORE, NUMBERS, WITHIN};
@@ -89,7 +102,7 @@ impl Counted {
     ];
 
     /// What has a detail.
-    pub const DETAILED: [Counted; 10] = [
+    pub const DETAILED: [Counted; 14] = [
         Counted::AttemptNumbered,
         Counted::SentOnAttempt,
         Counted::AttemptFailed,
@@ -100,6 +113,10 @@ impl Counted {
         Counted::Waiting,
         Counted::AttemptWithin,
         Counted::Decided,
+        Counted::Trial,
+        Counted::OutageLasted,
+        Counted::UnmatchedFollowed,
+        Counted::UnmatchedSeen,
     ];
 
     pub fn of(delivery: Delivery) -> Counted {
@@ -143,11 +160,21 @@ impl Counted {
             Counted::Waiting => "waiting",
             Counted::AttemptWithin => "attempt_within",
             Counted::Decided => "decided",
+            Counted::Trial => "trial",
+            Counted::OutageLasted => "outage_lasted",
+            Counted::UnmatchedFollowed => "unmatched_followed",
+            Counted::UnmatchedSeen => "unmatched_seen",
         }
     }
 
-    /// The hours under which it is kept, 0 for all time, if it happens in that one.
-    pub(crate) fn hours(self, hour: i64) -> impl Iterator<Item = i64> {
+    /// It is counted by the week, and told by [`learning`](crate::learning) alone.
+    pub(crate) fn is_lesson(self) -> bool {
+        self as u8 >= Counted::Trial as u8
+    }
+
+    /// The hours under which it is kept, 0 for all time, if it happens now.
+    pub(crate) fn hours(self, now: Time) -> impl Iterator<Item = i64> {
+        let hour = if self.is_lesson() { week_of(now) } else { now.hour() };
         let by_hour = (self != Counted::Waiting).then_some(hour);
         let all_time =
             (self == Counted::Waiting || (self as u8) < Counted::AttemptNumbered as u8).then_some(0);
@@ -340,6 +367,7 @@ pub(crate) struct Ledger {
     /// The sheet that was written to last: most groups have one.
     last: usize,
     decided: BTreeMap<(Tenant, &'static str), i64>,
+    outages: BTreeMap<(ChannelName, String), Sum>,
 }
 
 /// What is added for one tenant, channel and lane: what comes with every message has a place of its own.
@@ -355,6 +383,7 @@ struct Sheet {
     sent_within: [Sum; WITHIN.len() + 1],
     ended_within: [Sum; WITHIN.len() + 1],
     rest: BTreeMap<Counted, BTreeMap<String, i64>>,
+    lessons: BTreeMap<(Counted, String), Sum>,
 }
 
 impl Sheet {
@@ -370,6 +399,7 @@ impl Sheet {
             sent_within: Default::default(),
             ended_within: Default::default(),
             rest: BTreeMap::new(),
+            lessons: BTreeMap::new(),
         }
     }
 
@@ -411,7 +441,8 @@ impl Sheet {
         let rest = self.rest.into_iter().flat_map(|(what, counts)| {
             counts.into_iter().map(move |(detail, count)| (what, detail, Sum::of(count)))
         });
-        let all = plain.chain([waiting]).chain(listed).chain(rest);
+        let lessons = self.lessons.into_iter().map(|((what, detail), sum)| (what, detail, sum));
+        let all = plain.chain([waiting]).chain(listed).chain(rest).chain(lessons);
         let (tenant, channel) = (self.tenant, self.channel);
         // What Pombo tells people of itself is nobody's message: it waits, and that it was tried is a sign of life.
         let is_own = self.lane.as_str() == NOTICES;
@@ -464,7 +495,7 @@ impl Ledger {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.sheets.is_empty() && self.decided.is_empty()
+        self.sheets.is_empty() && self.decided.is_empty() && self.outages.is_empty()
     }
 
     fn sheet(&mut self, queue: &QueueName) -> &mut Sheet {
@@ -508,7 +539,9 @@ impl Ledger {
                 sheet.waiting -= 1;
                 sheet.one(Counted::Sent);
                 sheet.sent_on[place].add(Sum::lasting(took));
-                sheet.sent_within[bucket_of(took)].add(Sum::lasting(took));
+                if message.queue.campaign.is_none() {
+                    sheet.sent_within[bucket_of(took)].add(Sum::lasting(took));
+                }
                 if let Some(template) = &message.body.template {
                     sheet.one_of(Counted::SentByTemplate, template);
                 }
@@ -517,6 +550,16 @@ impl Ledger {
             Next::Retry { .. } => sheet.one(Counted::Retries),
             Next::Held { .. } => {}
         }
+    }
+
+    /// One more of what retries teach.
+    pub(crate) fn lesson(&mut self, queue: &QueueName, what: Counted, detail: String, passed: bool) {
+        let sum = Sum { count: 1, ms: i64::from(passed) };
+        self.sheet(queue).lessons.entry((what, detail)).or_default().add(sum);
+    }
+
+    pub(crate) fn outage(&mut self, channel: &ChannelName, detail: String, lasted: Span) {
+        self.outages.entry((channel.clone(), detail)).or_default().add(Sum::lasting(lasted));
     }
 
     pub(crate) fn expired(&mut self, message: &Message) {
@@ -556,7 +599,7 @@ impl Ledger {
 
     /// All that there is, which is forgotten.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Entry> {
-        let Ledger { sheets, decided, .. } = std::mem::take(self);
+        let Ledger { sheets, decided, outages, .. } = std::mem::take(self);
         let decided = decided.into_iter().map(|((tenant, detail), count)| Entry {
             tenant,
             channel: None,
@@ -564,6 +607,13 @@ impl Ledger {
             detail: detail.to_owned(),
             sum: Sum::of(count),
         });
-        sheets.into_iter().flat_map(Sheet::entries).chain(decided)
+        let outages = outages.into_iter().map(|((channel, detail), sum)| Entry {
+            tenant: Tenant::default(),
+            channel: Some(channel),
+            what: Counted::OutageLasted,
+            detail,
+            sum,
+        });
+        sheets.into_iter().flat_map(Sheet::entries).chain(decided).chain(outages)
     }
 }

@@ -3,7 +3,7 @@
 use pombo_kernel::block::{Block, BlockChange, BlockKind};
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::Actor;
-use pombo_kernel::time::Time;
+use pombo_kernel::time::{Span, Time};
 
 use crate::audit::Record;
 use crate::board::Board;
@@ -20,6 +20,9 @@ pub(crate) trait Walls {
     fn write_block(&mut self, place: &Place, block: &Block) -> Result<(), StoreError>;
 
     fn erase_block(&mut self, place: &Place) -> Result<(), StoreError>;
+
+    /// Counts an outage of a place that has ended.
+    fn outage_ended(&mut self, place: &Place, lasted: Span, now: Time) -> Result<(), StoreError>;
 
     /// Nobody else changes a block before the commit, and the board has them as they are. Called before each change.
     fn hold_blocks(&mut self, _now: Time) -> Result<(), StoreError> {
@@ -113,6 +116,9 @@ pub(crate) trait Walls {
                 (BlockChange::Lift, _) | (BlockChange::Ready, BlockKind::Hold) => {
                     self.lift_block(place, &Actor::engine(), now)?;
                     self.forget_traffic(place)?;
+                    if block.kind == BlockKind::Breaker {
+                        self.outage_ended(place, now.since(block.since), now)?;
+                    }
                     self.set_block(place, block.ramp(now), now)?;
                 }
                 (BlockChange::Ready | BlockChange::Reached, BlockKind::Breaker) => {

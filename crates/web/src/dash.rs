@@ -18,6 +18,7 @@ mod filled;
 mod form;
 mod frame;
 mod keys;
+mod learning;
 pub(crate) mod live;
 mod login;
 mod message;
@@ -219,6 +220,14 @@ pub static PAGES: &[Page] = &[
         "Políticas",
     ),
     show("/policies/{name}", Access::Look, |visit| Box::pin(policies::page(visit))),
+    show("/learning", Access::Look, |visit| Box::pin(learning::page(visit))).listed(
+        "learning",
+        "Learning",
+        "Aprendizado",
+    ),
+    act("/learning/try", Access::Look, |visit, form| Box::pin(learning::try_out(visit, form))),
+    act("/learning/accept", Access::Operate, |visit, form| Box::pin(learning::accept(visit, form))),
+    act("/learning/{id}/remove", Access::Operate, |visit, form| Box::pin(learning::remove(visit, form))),
     show("/alerts", Access::Look, |visit| Box::pin(alerts::list(visit)))
         .listed("alerts", "Alerts", "Alertas"),
     show("/alerts/{id}", Access::Look, |visit| Box::pin(alerts::page(visit))),

@@ -98,6 +98,8 @@ pub fn kind(event: Event) -> &'static str {
         Event::LoggedOut => "session.logged_out",
         Event::ReportSent => "report.sent",
         Event::Rekeyed => "store.rekeyed",
+        Event::RuleAccepted => "rule.accepted",
+        Event::RuleRemoved => "rule.removed",
     }
 }
 

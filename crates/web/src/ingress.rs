@@ -5,6 +5,7 @@
 //! any other message.
 
 pub(crate) mod evolution;
+mod form;
 mod members;
 pub(crate) mod queue;
 pub(crate) mod resend;

@@ -14,6 +14,7 @@ pub mod decision;
 mod docs;
 pub mod event;
 pub mod filter;
+mod foretold;
 mod guesses;
 mod idempotency;
 mod ingress;
@@ -29,6 +30,7 @@ pub mod problem;
 mod proof;
 pub mod report;
 mod route;
+pub mod rule;
 mod seats;
 mod server;
 pub mod shelf;
@@ -86,6 +88,7 @@ struct Inner {
     /// Reports that may wait at once for the messages that they are about.
     waiters: Semaphore,
     complaints: proof::Complaints,
+    remembered: foretold::Remembered,
     /// Who records requests, if anybody does.
     tracer: OnceLock<Arc<dyn Tracer>>,
     meter: OnceLock<Meter>,
@@ -158,6 +161,7 @@ impl Door {
             onlookers: seats::Seats::new(dash::live::ONLOOKERS),
             waiters: Semaphore::new(api::receipts::WAITERS),
             complaints: proof::Complaints::new(),
+            remembered: foretold::Remembered::default(),
             tracer: OnceLock::new(),
             meter: OnceLock::new(),
             signs: OnceLock::new(),
@@ -208,6 +212,11 @@ impl Door {
 
     fn store(&self) -> &dyn Store {
         &*self.0.store
+    }
+
+    /// What retries have taught, as it was read lately.
+    fn remembered(&self) -> &foretold::Remembered {
+        &self.0.remembered
     }
 
     fn setup(&self) -> Arc<Setup> {

@@ -11,6 +11,7 @@ mod entry;
 mod events;
 mod house;
 mod ingress;
+mod learning;
 mod letters;
 mod messages;
 mod reports;
@@ -38,6 +39,7 @@ const TABLES: &[&[Entry]] = &[
     campaigns::ENTRIES,
     letters::ENTRIES,
     house::ENTRIES,
+    learning::ENTRIES,
     alerts::ENTRIES,
     reports::ENTRIES,
     events::ENTRIES,
@@ -63,6 +65,8 @@ const TAGS: &[(&str, &str)] = &[
     ("events", "What happens, as it happens."),
     ("audit", "What happened and by whom, and whether the record of it is whole."),
     ("receipts", "What providers report of messages that they took. No key, but proof."),
+    ("learning", "What retries have taught."),
+    ("rules", "What errors mean: rules that there are, and those that history suggests."),
     ("stats", "What was counted, and how well it goes."),
     ("store", "Whether anything is sent at all."),
     ("privacy", "What people may ask for who were written to."),

@@ -58,6 +58,7 @@ codes! {
     NotRetryable = 409 "NOT_RETRYABLE" "It cannot be tried now",
     VersionConflict = 409 "VERSION_CONFLICT" "Somebody else has changed it",
     TooManyWebhooks = 409 "TOO_MANY_WEBHOOKS" "There are as many webhooks as there may be",
+    TooManyRules = 409 "TOO_MANY_RULES" "There are as many accepted rules as there may be",
     CampaignState = 409 "CAMPAIGN_STATE" "The campaign is in another state",
     AlertResolved = 409 "ALERT_RESOLVED" "The alert is over",
     KeyEnded = 409 "KEY_ENDED" "The key has ended",

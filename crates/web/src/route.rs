@@ -19,9 +19,9 @@ use pombo_kernel::trace::Fact;
 
 use crate::Door;
 use crate::api::{
-    alerts, audit, batch, campaigns, channels, classify, dead, decisions, events, health, keys, links, list,
-    messages, metrics, operations, privacy, receipts, recipients, reports, stats, store, suppressions,
-    templates, webhooks,
+    alerts, audit, batch, campaigns, channels, classify, dead, decisions, events, health, keys, learning,
+    links, list, messages, metrics, operations, privacy, receipts, recipients, reports, rules, stats, store,
+    suppressions, templates, webhooks,
 };
 use crate::auth::{Access, Caller, bearer};
 use crate::ingress::{self, Surface, evolution, queue, resend, supabase};
@@ -209,6 +209,12 @@ pub static ROUTES: &[Route] = &[
     }),
     keyed(Method::POST, "/v1/webhooks/{id}/test", Access::Operate, |call| Box::pin(webhooks::test(call))),
     keyed(Method::GET, "/v1/stats", Access::Look, |call| Box::pin(stats::stats(call))),
+    keyed(Method::GET, "/v1/rules", Access::Look, |call| Box::pin(rules::list(call))),
+    keyed(Method::POST, "/v1/rules", Access::Operate, |call| Box::pin(rules::accept(call))),
+    keyed(Method::GET, "/v1/rules/suggestions", Access::Look, |call| Box::pin(rules::suggestions(call))),
+    keyed(Method::POST, "/v1/rules/try", Access::Look, |call| Box::pin(rules::try_out(call))),
+    keyed(Method::DELETE, "/v1/rules/{id}", Access::Operate, |call| Box::pin(rules::remove(call))),
+    keyed(Method::GET, "/v1/learning", Access::Look, |call| Box::pin(learning::show(call))),
     keyed(Method::POST, "/v1/privacy/erase", Access::Administer, |call| Box::pin(privacy::erase(call))),
     keyed(Method::GET, "/v1/store", Access::Look, |call| Box::pin(store::show(call))),
     keyed(Method::POST, "/v1/store/pause", Access::Administer, |call| Box::pin(store::pause(call))),
@@ -220,6 +226,9 @@ pub static ROUTES: &[Route] = &[
     }),
     drop_in(Method::GET, "/emails/{id}", Surface::Resend, Access::Follow, |call| {
         Box::pin(resend::show(call))
+    }),
+    drop_in(Method::POST, "/emails/{id}/cancel", Surface::Resend, Access::Send, |call| {
+        Box::pin(resend::cancel(call))
     }),
     drop_in(Method::POST, "/message/sendText/{instance}", Surface::Evolution, Access::Send, |call| {
         Box::pin(evolution::text(call))

@@ -22,6 +22,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::foretold::PredictionView;
 use crate::problem::Problem;
 use crate::veil::Veil;
 
@@ -45,6 +46,9 @@ pub(crate) struct MessageStory {
     line: MessageLine,
     /// Every attempt, the oldest first.
     attempts: Vec<AttemptView<'static>>,
+    /// What is likely to become of it, where it is read while it waits after a failure.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    prediction: Option<PredictionView>,
 }
 
 /// What depends on the id of a new message.

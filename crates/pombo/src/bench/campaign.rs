@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pombo_engine::decide::{self, End};
+use pombo_kernel::adapt::Memory;
 use pombo_kernel::campaign::Campaign;
 use pombo_kernel::campaign::recipient::{Listed, Person};
 use pombo_kernel::dice::Dice;
@@ -81,7 +82,8 @@ pub(super) async fn prepare(
         for claimed in &claimed {
             let now = clock.now();
             let end = End::Reply(reply.clone());
-            let mut settlement = decide::settlement(claimed, channel, end, now, now, &mut dice);
+            let mut settlement =
+                decide::settlement(claimed, channel, &Memory::default(), end, now, now, &mut dice);
             if let pombo_kernel::lifecycle::Next::Retry { due, .. } = &mut settlement.next {
                 *due = now + Span::from_millis(SPREAD.millis() * (n + 1) / retrying.max(1));
             }

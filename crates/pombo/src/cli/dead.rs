@@ -6,6 +6,7 @@ use std::io::{BufRead as _, IsTerminal, Write as _};
 use clap::{Args, Subcommand};
 use http::Method;
 use pombo_kernel::id::MessageId;
+use pombo_kernel::time::Clock as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -16,6 +17,7 @@ use super::out::{self, Paint, Table};
 use super::reveal::{Reveal, hides};
 use super::{Shared, Trouble};
 use crate::client::{Client, Message, Payload};
+use crate::clock::SystemClock;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -211,7 +213,7 @@ async fn show(client: &Client, id: MessageId, reveal: Reveal, shared: &Shared) -
     }
     let (message, letter): (Message, Value) = (client.parse(&body)?, client.parse(&body)?);
     let paint = Paint::stdout();
-    messages::story(&message, None, paint).iter().for_each(out::line);
+    messages::story(&message, None, SystemClock::new().now(), paint).iter().for_each(out::line);
     let cause = &letter["cause"];
     let say = |what: &str, value: String| {
         out::line(format!("{} {value}", paint.dim(&format!("  {what:<10}"))));

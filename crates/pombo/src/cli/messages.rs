@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use pombo_kernel::content;
 use pombo_kernel::id::MessageId;
-use pombo_kernel::time::{Span, Time};
+use pombo_kernel::time::{Clock as _, Span, Time};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -12,7 +12,8 @@ use super::out::{self, Paint, Table};
 use super::reveal::{Reveal, hides};
 use super::send::attempt_line;
 use super::{Shared, Trouble, import};
-use crate::client::{Client, ClientError, Message, Payload};
+use crate::client::{Client, ClientError, Message, Payload, Prediction};
+use crate::clock::SystemClock;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -156,7 +157,9 @@ pub(crate) async fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
                 out::written(&json);
             } else {
                 let obstacle = obstacle(&client, &message).await;
-                story(&message, obstacle, Paint::stdout()).iter().for_each(out::line);
+                story(&message, obstacle, SystemClock::new().now(), Paint::stdout())
+                    .iter()
+                    .for_each(out::line);
                 reveal.hint(hides(&json));
             }
             Ok(())
@@ -332,7 +335,7 @@ fn row(table: &mut Table, message: &Message) {
 }
 
 /// One message: what it is, where it stands, and every attempt.
-pub(crate) fn story(message: &Message, obstacle: Option<String>, paint: Paint) -> Vec<String> {
+pub(crate) fn story(message: &Message, obstacle: Option<String>, now: Time, paint: Paint) -> Vec<String> {
     let mut lines = vec![paint.bold(&message.id)];
     let mut say = |what: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -347,7 +350,11 @@ pub(crate) fn story(message: &Message, obstacle: Option<String>, paint: Paint) -
     say("lane", message.lane.clone());
     say("reference", message.reference.as_deref().map(out::tame));
     say("accepted", message.created_at.map(|time| time.to_string()));
-    say("next try", message.next_attempt_at.map(|time| time.to_string()));
+    // What could have gone by now waits for something else than its time.
+    let late = message.next_attempt_at.is_some_and(|time| time <= now);
+    let when = if late { "due since" } else { "next try" };
+    say(when, message.next_attempt_at.map(|time| time.to_string()));
+    say("likely", message.prediction.as_ref().map(foretold));
     say("waits", obstacle);
     let took = message.created_at.zip(message.finished_at).map(|(from, to)| took(to.since(from)));
     say("finished", message.finished_at.map(|time| format!("{time}{}", took.unwrap_or_default())));
@@ -365,6 +372,31 @@ pub(crate) fn story(message: &Message, obstacle: Option<String>, paint: Paint) -
     lines
 }
 
+fn foretold(prediction: &Prediction) -> String {
+    let reason = out::tame(&prediction.reason);
+    match prediction.likely_by {
+        Some(by) => format!("sent by {by}: {reason}"),
+        None => reason,
+    }
+}
+
 fn took(span: Span) -> String {
     format!(", {span} after it was accepted")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_try_is_announced_for_a_time_that_is_over() {
+        let message = json!({"id": "msg_1", "state": "pending", "channel": "crm", "to": "x", "attempt_count": 0,
+                             "next_attempt_at": "2026-11-17T02:16:19.185Z"});
+        let message: Message = serde_json::from_value(message).unwrap();
+        let due = message.next_attempt_at.unwrap();
+        let said =
+            |now: Time| story(&message, Some("the channel is held".to_owned()), now, Paint::PLAIN).join("\n");
+        assert!(said(due - Span::from_secs(1)).contains("next try   2026-11-17T02:16:19.185Z"));
+        assert!(said(due).contains("due since  2026-11-17T02:16:19.185Z"), "{}", said(due));
+    }
 }

@@ -1,6 +1,7 @@
 //! `pombo policy`: what a policy says, and what it means in time.
 
 use clap::{Args, Subcommand};
+use pombo_kernel::adapt::Adaptive;
 use pombo_kernel::backoff::{Step, schedule};
 use pombo_kernel::name::PolicyName;
 use pombo_kernel::policy::{Delays, Policy};
@@ -61,7 +62,7 @@ pub(crate) fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn find<'a>(config: &'a Config, name: &str) -> Result<&'a Policy, Trouble> {
+pub(crate) fn find<'a>(config: &'a Config, name: &str) -> Result<&'a Policy, Trouble> {
     config.policy(name).ok_or_else(|| {
         Trouble::new(format!("there is no policy `{name}`"), "POLICY_NOT_FOUND")
             .hint(suggestion(name, config.policies.keys().map(PolicyName::as_str)))
@@ -85,6 +86,11 @@ fn show(policy: &Policy, shared: &Shared) {
         return out::document(&document(policy));
     }
     let expires = policy.expires_after.map_or_else(|| "never".to_owned(), |span| format!("after {span}"));
+    let adaptive = match policy.adaptive {
+        Adaptive::Off => "no",
+        Adaptive::Advice => "advice only",
+        Adaptive::On => "yes, within these bounds",
+    };
     for (what, value) in [
         ("policy", policy.name.to_string()),
         ("attempts", format!("{} in all", policy.attempts)),
@@ -93,6 +99,7 @@ fn show(policy: &Policy, shared: &Shared) {
         ("cap", policy.cap.to_string()),
         ("max_hint", format!("{}, when a provider asks for a wait", policy.max_hint)),
         ("expires", expires),
+        ("adaptive", adaptive.to_owned()),
     ] {
         out::line(format!("{} {value}", Paint::stdout().dim(&format!("{what:<9}"))));
     }
@@ -113,6 +120,7 @@ fn document(policy: &Policy) -> serde_json::Value {
         "jitter": policy.jitter,
         "max_hint": policy.max_hint,
         "expires_after": policy.expires_after,
+        "adaptive": policy.adaptive,
     })
 }
 

@@ -88,8 +88,8 @@ pub(crate) async fn run(args: Serve, shared: &Shared) -> Result<(), Trouble> {
     check_roles(&roles, &place, &args.lanes, args.smtp_listen)?;
     if let (Place::Embedded(_), Some(_)) = (&place, config.keep) {
         return Err(Trouble::usage("store.keep needs PostgreSQL")
-            .why("this version keeps everything in the embedded store")
-            .hint("leave it out, or name a database with --database-url"));
+            .why("it drops whole months, and an embedded store has none")
+            .hint("write what is to be kept under [retention], or name a database with --database-url"));
     }
     let log = start_log(None)?;
     let mut signals = Signals::listen()?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pombo_kernel::adapt::Adaptive;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::{ChannelName, PolicyName};
 use pombo_kernel::policy::{Delays, Overrides, Policy, Profile};
@@ -65,6 +66,7 @@ fn blank(name: &PolicyName) -> Policy {
         jitter: 0.0,
         max_hint: day,
         expires_after: None,
+        adaptive: Adaptive::Off,
     }
 }
 

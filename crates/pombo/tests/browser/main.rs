@@ -3,6 +3,7 @@
 //! Pictures of every page are left in `target/screenshots`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stdout, reason = "what a walk saw is told with its failure")]
 
 mod history;
 mod house;

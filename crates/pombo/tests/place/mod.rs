@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -79,8 +79,28 @@ impl Place {
         self.spawn(Command::new(binary()), "--database-url", url.as_ref(), options)
     }
 
-    fn spawn(&self, mut command: Command, store: &str, at: &OsStr, options: &[&str]) -> Server {
+    /// Starts the server with much to say, into a pipe that nobody reads.
+    pub(crate) fn start_unheard(&self) -> (Server, ChildStderr) {
+        let mut command = Command::new(binary());
+        command.env("POMBO_LOG", "debug");
+        let mut server = self.spawn_to(command, "--data", self.data().as_os_str(), &[], Stdio::piped());
+        let unread = server.child.stderr.take().unwrap();
+        (server, unread)
+    }
+
+    fn spawn(&self, command: Command, store: &str, at: &OsStr, options: &[&str]) -> Server {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).unwrap();
+        self.spawn_to(command, store, at, options, log.into())
+    }
+
+    fn spawn_to(
+        &self,
+        mut command: Command,
+        store: &str,
+        at: &OsStr,
+        options: &[&str],
+        log: Stdio,
+    ) -> Server {
         let child = command
             .arg("serve")
             .args(["--listen", &format!("127.0.0.1:{}", self.port)])
@@ -144,6 +164,10 @@ impl Server {
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Waits until it ends by itself.

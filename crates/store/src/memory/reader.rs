@@ -16,6 +16,7 @@ use crate::audit::{self, Record};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
 use crate::erase::Sought;
+use crate::learning::{Learnt, weeks};
 use crate::prune::{Prune, Ripe};
 use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
@@ -157,8 +158,9 @@ impl Reading for MemoryReader {
         let model = locked(&self.committed);
         let (from, until) = wanted.hours();
         let measured = model.counters.iter().filter_map(|((hour, tenant, channel, what, detail), sum)| {
-            let is_wanted =
-                (from..until).contains(hour) && wanted.tenant.as_ref().is_none_or(|wanted| wanted == tenant);
+            let is_wanted = (from..until).contains(hour)
+                && !what.is_lesson()
+                && wanted.tenant.as_ref().is_none_or(|wanted| wanted == tenant);
             is_wanted.then(|| Measured {
                 hour: stats::start_of(*hour),
                 tenant: tenant.clone(),
@@ -178,6 +180,10 @@ impl Reading for MemoryReader {
             (*count, *sum) = (*count + it.count, *sum + it.sum);
         }
         Ok(summed.into_iter().map(|(piece, (count, sum))| Measured { count, sum, ..piece }).collect())
+    }
+
+    fn learnt(&mut self, tenant: Option<&Tenant>, now: Time) -> Result<Vec<Learnt>, StoreError> {
+        Ok(locked(&self.committed).learnt(&weeks(now), tenant))
     }
 
     fn backlog(&mut self, now: Time) -> Result<Vec<Backlog>, StoreError> {

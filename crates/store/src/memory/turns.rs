@@ -10,6 +10,7 @@ use pombo_kernel::planted;
 use pombo_kernel::time::Time;
 use pombo_kernel::turns::Pass;
 
+use super::learning::past;
 use super::{Front, Hold, Model, Queue, Turn};
 use crate::traffic::places;
 use crate::{Claimed, NodeId, transition};
@@ -125,6 +126,7 @@ impl Model {
             progress: row.progress,
             due: hold.due,
             claimed_at: now,
+            failing_since: past(row).map(|past| past.first_ended_at),
             probe: hold.probing.as_ref().map(|probing| probing.probe),
         };
         self.claims.insert(key, hold);

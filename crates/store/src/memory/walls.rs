@@ -137,7 +137,10 @@ impl Model {
     /// Turns a block of such a kind into a ramp.
     pub(super) fn recover(&mut self, place: &Place, over: impl Fn(BlockKind) -> bool, now: Time) {
         let Some(block) = self.blocks.get(place).filter(|block| over(block.kind)) else { return };
-        let ramp = block.ramp(now);
+        let (ramp, block) = (block.ramp(now), block.clone());
+        if block.kind == BlockKind::Breaker {
+            self.outage_ended(place, &block, now);
+        }
         self.blocks.insert(place.clone(), ramp);
         self.traffic.forget(place);
         self.records.push(transition::unblocked(place, &Actor::engine(), now));

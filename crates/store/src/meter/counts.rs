@@ -52,6 +52,8 @@ impl Counts {
         let mut sums = self.sums();
         for Entry { channel, what, detail, sum, .. } in entries {
             match (channel, what) {
+                // What is learnt is read from the store, which has that of all nodes.
+                (_, what) if what.is_lesson() => {}
                 // Names of templates are not shown, and what waits is read from the store, which knows all of it.
                 (_, Counted::SentByTemplate | Counted::FailedByTemplate | Counted::Waiting) => {}
                 (Some(channel), _) => {

@@ -76,7 +76,7 @@ pub(crate) fn trail(address: &Target) -> Result<Trail, MoveError> {
     let (sequence, position) = (rows::number::<i64, u64>(row, 0)?, rows::number::<i64, u64>(row, 1)?);
     let end = Tip { sequence, position, hash: rows::bytes(row, 2)? };
     let reader = Reader::new(driver, address.clone(), Arc::new(Vault::blind()));
-    Ok(Trail { reader: Box::new(reader), end })
+    Ok(Trail { reader: Box::new(reader), end, noted: Some(end) })
 }
 
 fn place(row: &Row) -> Result<Place, StoreError> {

@@ -85,8 +85,8 @@ fn without(members: &[u8], mut gone: impl FnMut(MessageKey) -> bool) -> Vec<u8> 
     left
 }
 
-/// A message, how far it has come, and when the last that happened to it had ended.
-type Unsettled = (Arc<Message>, Progress, Option<Time>);
+/// A message, how far it has come, when the last that happened to it had ended, and since when it fails.
+type Unsettled = (Arc<Message>, Progress, Option<Time>, Option<Time>);
 
 /// How far a message has come, from columns round, attempts, crashes, doubtful, keyed; nothing where it was never tried.
 fn progress(row: &Row, first: usize, steps: u32) -> Result<Progress, StoreError> {
@@ -178,6 +178,7 @@ impl Claiming for Postgres {
                 message: Arc::new(rows::message(&self.vault, row, 2, name.clone())?),
                 progress: progress(row, 12, steps)?,
                 after: rows::some_time(row, 17)?,
+                failing_since: rows::some_time(row, 18)?,
             });
         }
         into[before..].sort_by_key(|head| (head.due, head.message.id.key()));
@@ -291,12 +292,12 @@ impl Postgres {
         for row in members {
             let message = Arc::new(rows::stored(&self.vault, row)?.message);
             let progress = progress(row, 18, rows::number::<i32, u32>(row, 17)?)?;
-            let after = rows::some_time(row, 23)?;
-            unsettled.insert((message.id.key(), progress.steps), (message, progress, after));
+            let (after, failing_since) = (rows::some_time(row, 23)?, rows::some_time(row, 24)?);
+            unsettled.insert((message.id.key(), progress.steps), (message, progress, after, failing_since));
         }
         for (claim, open, held) in &mut journal {
             for (key, due, steps) in rows::members(&open.members) {
-                if let Some((message, progress, after)) = unsettled.get(&(key, steps)) {
+                if let Some((message, progress, after, failing_since)) = unsettled.get(&(key, steps)) {
                     held.push(Held {
                         claim: *claim,
                         node: open.node,
@@ -305,6 +306,7 @@ impl Postgres {
                         message: message.clone(),
                         progress: *progress,
                         after: *after,
+                        failing_since: *failing_since,
                         probes: probes.get(&key).cloned().unwrap_or_default(),
                     });
                 }

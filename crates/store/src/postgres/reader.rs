@@ -19,11 +19,12 @@ use pombo_kernel::time::Time;
 use super::link::{self, Driver, Kind, Link, Row, Target};
 use super::pausing::PAUSED;
 use super::rows::{self, Step, Stored};
-use super::{dead, prune, roster, shelf, sql, stats, templates};
+use super::{dead, learning, prune, roster, shelf, sql, stats, templates};
 use crate::audit::{self, Record};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
 use crate::erase::Sought;
+use crate::learning::{Learnt, weeks};
 use crate::prune::{Prune, Ripe};
 use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
@@ -427,6 +428,11 @@ impl Reading for Reader {
         let whose = wanted.tenant.as_ref().map_or(Whose::Everybodys, Whose::Tenant);
         let found = self.one(whose, stats::hours(wanted))?;
         found.iter().filter_map(|row| stats::measured(row).transpose()).collect()
+    }
+
+    fn learnt(&mut self, tenant: Option<&Tenant>, now: Time) -> Result<Vec<Learnt>, StoreError> {
+        let whose = tenant.map_or(Whose::Everybodys, Whose::Tenant);
+        learning::learnt(&self.one(whose, learning::ask_learnt(&weeks(now), tenant))?)
     }
 
     fn backlog(&mut self, now: Time) -> Result<Vec<Backlog>, StoreError> {

@@ -18,6 +18,7 @@ use super::{Postgres, rows, sql};
 use crate::board::{Held, QueueId, rank_of};
 use crate::claiming::Claiming as _;
 use crate::courses::{Courses as _, standing_cancelled};
+use crate::learning::teaches;
 use crate::roster::left_out;
 use crate::rows::{Ending, Stored};
 use crate::stats::Course;
@@ -33,6 +34,7 @@ pub(super) struct Waiting {
     pub(super) due: Time,
     /// When the last that happened to it had ended, if there was anything.
     after: Option<Time>,
+    failing_since: Option<Time>,
     /// It has ended.
     pub(super) over: bool,
     /// Why, if it failed.
@@ -105,6 +107,7 @@ impl Postgres {
             settlements.iter().any(|it| it.block != BlockChange::Keep || it.vitals.sign == Sign::Ill);
         self.guard_courses(settlements.iter().map(|settlement| settlement.key), blocks, now)?;
         self.lock_courses_of(settlements.iter().map(|settlement| &settlement.key), now)?;
+        let pasts = self.pasts(settlements)?;
         let mut ended = Vec::new();
         let mut answers = Vec::with_capacity(settlements.len());
         for settlement in settlements {
@@ -144,6 +147,11 @@ impl Postgres {
             self.record(transition::settled(&message, settlement, now));
             self.course_settled(&message, settlement, now)?;
             self.ledger.settled(&message, settlement, Course { due: held.due, after: held.after });
+            if teaches(&message, settlement, held.progress) {
+                self.know_names(now)?;
+                let past = pasts.get(&message.id.key());
+                self.ledger.learnt(&message, settlement, past, &mut self.names);
+            }
             self.let_go(&held, now)?;
             match &settlement.next {
                 Next::Sent(receipt) => {
@@ -231,11 +239,14 @@ impl Postgres {
                 }
             };
             let due = next_due.unwrap_or(stored.due);
-            let after = rows::some_time(row, 26)?;
+            let (after, failing_since) = (rows::some_time(row, 26)?, rows::some_time(row, 27)?);
             let over = outcome.is_some() && next_due.is_none();
             let reason = rows::get::<Option<i16>>(row, 25)?.and_then(|code| u8::try_from(code).ok());
             let reason = reason.and_then(FailureReason::from_code);
-            found.insert(stored.message.id.key(), Waiting { stored, progress, due, after, over, reason });
+            found.insert(
+                stored.message.id.key(),
+                Waiting { stored, progress, due, after, failing_since, over, reason },
+            );
         }
         Ok(keys.into_iter().filter_map(|key| found.remove(&MessageKey(key))).collect())
     }
@@ -320,7 +331,7 @@ impl Postgres {
             return Ok(Taken::Busy);
         }
         let claim = self.next_claim()?;
-        let Waiting { stored, progress, due, after, .. } = waiting;
+        let Waiting { stored, progress, due, after, failing_since, .. } = waiting;
         let message = Arc::new(stored.message);
         self.record(transition::claimed(&message, now));
         // It takes nobody's turn: whatever its campaign has on its way goes on.
@@ -328,7 +339,8 @@ impl Postgres {
             campaign.roll.ahead = campaign.roll.ahead.saturating_sub(u64::from(progress.steps == 0));
             None
         })?;
-        let held = Held { claim, node, at: now, due, message, progress, after, probes: Vec::new() };
+        let held =
+            Held { claim, node, at: now, due, message, progress, after, failing_since, probes: Vec::new() };
         Ok(self.hold(claim, vec![(held, None)], now)?.pop().map_or(Taken::Busy, Taken::Claimed))
     }
 

@@ -17,14 +17,14 @@ impl Postgres {
         if self.ledger.is_empty() {
             return None;
         }
-        let hour = i32::try_from(now.hour()).unwrap_or(i32::MAX);
+        let small = |hour: i64| i32::try_from(hour).unwrap_or(i32::MAX);
         let (mut hours, mut tenants, mut channels) = (Vec::new(), Vec::new(), Vec::new());
         let (mut whats, mut details) = (Vec::new(), Vec::new());
         let (mut counts, mut sums) = (Vec::new(), Vec::new());
         self.counts.extend(self.ledger.take());
         for entry in &self.counts {
             // What is kept for all time as well is added there when it is added up.
-            hours.push(if entry.what == Counted::Waiting { 0 } else { hour });
+            hours.push(small(entry.what.hours(now).next().unwrap_or(0)));
             tenants.push(entry.tenant.as_str().to_owned());
             channels.push(entry.channel.as_ref().map_or("", ChannelName::as_str).to_owned());
             whats.push(entry.what as i16);
@@ -71,7 +71,7 @@ pub(super) fn hours(wanted: &StatsWanted) -> Step {
 }
 
 pub(super) fn measured(row: &Row) -> Result<Option<Measured>, StoreError> {
-    let Some(what) = what(row, 3)? else { return Ok(None) };
+    let Some(what) = what(row, 3)?.filter(|what| !what.is_lesson()) else { return Ok(None) };
     let of_none = rows::text(row, 2)?.is_empty();
     Ok(Some(Measured {
         hour: start_of(rows::get::<i32>(row, 0)?.into()),

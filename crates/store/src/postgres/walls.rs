@@ -209,6 +209,10 @@ impl Walls for Postgres {
         Ok(())
     }
 
+    fn outage_ended(&mut self, place: &Place, lasted: Span, now: Time) -> Result<(), StoreError> {
+        self.learn_outage(place, lasted, now)
+    }
+
     fn forget_traffic(&mut self, place: &Place) -> Result<(), StoreError> {
         self.board.traffic.forget(place);
         self.flows.remove(place);

@@ -7,6 +7,7 @@ use pombo_kernel::id::{MessageId, MessageKey};
 use rusqlite::Connection;
 
 use super::moving::{COPYING, counts, expect_store, looking, meta, open_claims, paused};
+use super::pausing::noted;
 use super::{Reader, file, rekeying as rekeyed, rows, sql};
 use crate::checking::{
     Checkup, Counted, Evidence, Fault, List, Place, Question, RESTORE, chain_fault, judge, unfinished_copy,
@@ -69,7 +70,7 @@ pub(crate) fn trail(folder: &Path) -> Result<Trail, MoveError> {
     expect_store(folder)?;
     let db = looking(folder)?;
     let reader = Box::new(Reader::open(&folder.join(file::NAME), Vault::blind())?);
-    Ok(Trail { reader, end: rows::tip(&db)? })
+    Ok(Trail { reader, end: rows::tip(&db)?, noted: noted(&folder.join(file::NAME)) })
 }
 
 /// What is wrong with the file itself.

@@ -11,6 +11,7 @@ use pombo_kernel::planted;
 use pombo_kernel::time::Time;
 use rusqlite::params;
 
+use super::learning::failing_since;
 use super::{Sqlite, rows, sql};
 use crate::board::{Held, QueueId, rank, rank_of};
 use crate::claiming::{Claiming, Head, NOBODY, ranks_in, told};
@@ -116,6 +117,7 @@ impl Claiming for Sqlite {
                     message: Arc::new(message),
                     progress: Progress { steps, ..Progress::default() },
                     after: None,
+                    failing_since: None,
                 });
             }
         }
@@ -123,6 +125,7 @@ impl Claiming for Sqlite {
             let last = rows::last_step(&self.file.db, head.message.id.key())?;
             if let Some(last) = last {
                 (head.progress, head.after) = (last.progress, Some(last.finished_at));
+                head.failing_since = failing_since(&self.file.db, head.message.id.key(), last.progress)?;
             }
         }
         // Heads are the first rows of their rank, so that all of them go at once.
@@ -225,8 +228,10 @@ impl Sqlite {
                 }
                 let after = last.as_ref().map(|step| step.finished_at);
                 let progress = last.map_or(Progress { steps, ..Progress::default() }, |step| step.progress);
+                let failing_since = failing_since(&self.file.db, key, progress)?;
                 let message = Arc::new(stored.message);
-                let held = Held { claim, node, at, due, message, progress, after, probes: Vec::new() };
+                let probes = Vec::new();
+                let held = Held { claim, node, at, due, message, progress, after, failing_since, probes };
                 *self.claims.open.entry(claim).or_default() += 1;
                 // Released and claimed again while its first claim was open: the later claim holds it.
                 if let Some(earlier) = self.claims.held.insert(key, held) {

@@ -13,6 +13,7 @@ use rusqlite::params;
 
 use super::moving::{PAUSED, paused};
 use super::{Sqlite, rows, sql};
+use crate::anchor::Hex;
 use crate::audit::Tip;
 use crate::moving::hex;
 use crate::transition;
@@ -45,7 +46,7 @@ impl Sqlite {
         if self.board.paused || self.tip == Tip::default() {
             return Ok(());
         }
-        let Some((sequence, hash)) = read_note(&note_of(self.file.path())) else { return Ok(()) };
+        let Some(Note { sequence, hash, .. }) = read_note(&note_of(self.file.path())) else { return Ok(()) };
         let block = rows::audit_blocks(&self.file.db, sequence.saturating_sub(1), 1)?.pop();
         let other = block.is_some_and(|block| block.sequence + 1 == sequence && hex(&block.hash) != hash);
         if self.tip.sequence >= sequence && !other {
@@ -69,10 +70,24 @@ impl Sqlite {
             return;
         }
         self.noted = Some(now);
+        self.write_note();
+    }
+
+    fn write_note(&self) {
         let note = note_of(self.file.path());
         let fresh = note.with_extension("tip.new");
-        let text = format!("{} {}\n", self.tip.sequence, hex(&self.tip.hash));
+        let Tip { sequence, position, hash } = &self.tip;
+        let text = format!("{sequence} {} {position}\n", hex(hash));
         let _ = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &note));
+    }
+}
+
+impl Drop for Sqlite {
+    /// Whoever wrote something and ends in peace leaves a note of all of it.
+    fn drop(&mut self) {
+        if self.noted.is_some() {
+            self.write_note();
+        }
     }
 }
 
@@ -80,9 +95,25 @@ fn note_of(db: &Path) -> PathBuf {
     db.with_extension("tip")
 }
 
-/// The number of commits and the hash after the last of them; nothing if there is no note, or half a one.
-fn read_note(path: &Path) -> Option<(u64, String)> {
+struct Note {
+    /// The number of commits, and the hash after the last of them.
+    sequence: u64,
+    hash: String,
+    /// The number of records; earlier versions did not note it.
+    position: Option<u64>,
+}
+
+/// Nothing if there is no note, or half a one.
+fn read_note(path: &Path) -> Option<Note> {
     let text = fs::read_to_string(path).ok()?;
-    let (sequence, hash) = text.strip_suffix('\n')?.split_once(' ')?;
-    (hash.len() == 64).then_some((sequence.parse().ok()?, hash.to_owned()))
+    let mut words = text.strip_suffix('\n')?.split(' ');
+    let (sequence, hash) = (words.next()?.parse().ok()?, words.next()?.to_owned());
+    let position = words.next().map(str::parse).transpose().ok()?;
+    (hash.len() == 64).then_some(Note { sequence, hash, position })
+}
+
+/// How far the chain of that file had come when it was last noted, beside the file itself.
+pub(super) fn noted(db: &Path) -> Option<Tip> {
+    let Note { sequence, hash, position } = read_note(&note_of(db))?;
+    Some(Tip { sequence, position: position?, hash: hash.parse::<Hex<32>>().ok()?.0 })
 }

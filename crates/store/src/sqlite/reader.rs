@@ -16,12 +16,13 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::file::Db;
 use super::rows::{self, Step, Stored};
-use super::{dead, erase, moving, prune, roster, shelf, sql, stats, templates};
+use super::{dead, erase, learning, moving, prune, roster, shelf, sql, stats, templates};
 use crate::audit::{self, Record};
 use crate::board::{QueueId, TRIED, rank};
 use crate::core::Reading;
 use crate::dead::{Group, Revision};
 use crate::erase::Sought;
+use crate::learning::{Learnt, weeks};
 use crate::prune::{Prune, Ripe};
 use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
@@ -318,6 +319,10 @@ impl Reading for Reader {
 
     fn stats(&mut self, wanted: &StatsWanted) -> Result<Vec<Measured>, StoreError> {
         stats::hours(&self.db, wanted)
+    }
+
+    fn learnt(&mut self, tenant: Option<&Tenant>, now: Time) -> Result<Vec<Learnt>, StoreError> {
+        self.at_once(|reader| learning::learnt(&reader.db, &weeks(now), tenant))
     }
 
     fn backlog(&mut self, now: Time) -> Result<Vec<Backlog>, StoreError> {

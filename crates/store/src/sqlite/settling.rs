@@ -149,6 +149,7 @@ impl Sqlite {
         // Words that can be made again from the row are not stored: most messages are sent at the first try.
         let explanation =
             Some(attempt.explanation.as_str()).filter(|said| !lifecycle::is_accepted(said, attempt.number));
+        self.learn(&message, &settlement, &held, now)?;
         self.append(&Row {
             key,
             seq: held.progress.steps,

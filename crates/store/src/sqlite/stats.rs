@@ -28,7 +28,7 @@ impl Sqlite {
 fn add(db: &Connection, entry: &Entry, now: Time) -> Result<(), StoreError> {
     let channel = entry.channel.as_ref().map_or("", ChannelName::as_str);
     let mut statement = db.prepare_cached(sql!("tally_add"))?;
-    for hour in entry.what.hours(now.hour()) {
+    for hour in entry.what.hours(now) {
         statement.execute(params![
             hour,
             entry.tenant.as_str(),
@@ -54,7 +54,8 @@ pub(super) fn tallies(db: &Connection) -> Result<Vec<Tally>, StoreError> {
 pub(super) fn hours(db: &Connection, wanted: &StatsWanted) -> Result<Vec<Measured>, StoreError> {
     let (from, until) = wanted.hours();
     let read = |row: &Row<'_>| -> rusqlite::Result<_> {
-        let Some(what) = Counted::from_code(row.get(3)?) else { return Ok(None) };
+        let what = Counted::from_code(row.get(3)?).filter(|what| !what.is_lesson());
+        let Some(what) = what else { return Ok(None) };
         let of_none = row.get_ref(2)?.as_str()?.is_empty();
         Ok(Some(Measured {
             hour: start_of(row.get(0)?),

@@ -54,7 +54,7 @@ fn everything(w: &mut World<impl Fresh>) -> Vec<Measured> {
 }
 
 /// Count and sum by detail, over all hours.
-fn of_what(w: &mut World<impl Fresh>, what: Counted) -> Vec<(String, i64, i64)> {
+pub(crate) fn of_what(w: &mut World<impl Fresh>, what: Counted) -> Vec<(String, i64, i64)> {
     let all = everything(w).into_iter().filter(|it| it.what == what);
     all.map(|it| (it.detail, it.count, it.sum)).collect()
 }

@@ -407,6 +407,7 @@ impl<C: Fresh> Pair<C> {
                 }
             }
         }
+        same("learnt", model.learnt(None, now).unwrap(), other.learnt(None, now))?;
         same("backlog", model.backlog(now).unwrap(), other.backlog(now)).map(drop)
     }
 

@@ -44,6 +44,7 @@ mod embedded;
 mod erasing;
 mod expiring;
 mod hastening;
+mod learning;
 mod ordering;
 mod paging;
 mod pausing;

@@ -371,7 +371,7 @@ pub(crate) fn settlement(claimed: &Claimed, end: End, now: Time) -> Settlement {
         }
         End::Unreached(delay) => {
             let renew = |_| BlockChange::Renew("nobody".into());
-            (retry(delay), Some(Verdict::Transient), claimed.probe.map_or(BlockChange::Keep, renew))
+            (retry(delay), Some(Verdict::UnknownTransient), claimed.probe.map_or(BlockChange::Keep, renew))
         }
         End::Paused(scope, span) => {
             let pause = Block::pause("429".into(), now + span, now);

@@ -27,6 +27,7 @@ use super::fields::Fields;
 use super::messages;
 use super::page::{Paging, lines, page, yes_or_no};
 use crate::auth::Caller;
+use crate::foretold::foretold;
 use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
@@ -260,6 +261,7 @@ async fn shown(door: &Door, caller: &Caller, story: &Story, sight: Sight) -> Res
         revisions: revisions.iter().map(|revision| RevisionView::of(revision, kind, veil)).collect(),
     };
     let mut document = view::story(story, &setup, veil);
+    view::extend(&mut document, &foretold(door, story).await?);
     view::extend(&mut document, &more);
     let mut response = view::answer(StatusCode::OK, document);
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", story.version)) {

@@ -8,6 +8,7 @@ use pombo_kernel::request::Refused;
 use pombo_store::{Cancelled, Conflict, Repeat};
 
 use crate::auth::Caller;
+use crate::foretold::foretold;
 use crate::pin::pin_templates;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
@@ -91,7 +92,9 @@ pub(super) async fn shown(door: &Door, caller: &Caller, id: &str, sight: Sight) 
     let story = story.ok_or_else(Problem::no_message)?;
     let message = Some((id, &story.message.queue.channel));
     let veil = sight.seen(door, caller, Seen { what: "message", message, ..Seen::default() }).await?;
-    Ok(view::answer(StatusCode::OK, view::story(&story, &door.setup(), veil)))
+    let mut document = view::story(&story, &door.setup(), veil);
+    view::extend(&mut document, &foretold(door, &story).await?);
+    Ok(view::answer(StatusCode::OK, document))
 }
 
 /// Cancels a message that still waits, and answers with it as it is then.

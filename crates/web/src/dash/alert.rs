@@ -61,7 +61,8 @@ pub(crate) fn said(lang: Lang, it: &Fired) -> String {
         last_seen: it.fired_at,
         resolved_at: None,
         above: it.above,
-        value: it.value,
+        // What is over is told by how bad it was: the number that ended it is no news.
+        value: if it.state == State::Resolved { it.peak } else { it.value },
         peak: it.value,
         count: it.count,
         of: it.of,

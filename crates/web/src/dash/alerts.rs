@@ -56,7 +56,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Sheet, Problem> {
         section .card aria-labelledby="past-title" {
             header { h2 #past-title { (lang.say("What is over", "O que passou")) } }
             @if past.items.is_empty() { p .quiet { (lang.say("Nothing on this page.", "Nada nesta página.")) } }
-            @else { (rows(&visit, lang.say("What is over", "O que passou"), &past.items)) }
+            @else { (rows(&visit, State::Resolved, lang.say("What is over", "O que passou"), &past.items)) }
         }
         (pager(lang, "/alerts", &asked, past.next_cursor.as_deref()))
     };
@@ -79,20 +79,23 @@ pub(crate) async fn list(visit: Visit) -> Result<Sheet, Problem> {
                     ),
                     Some("pombo alerts rules"),
                 ))
-            } @else { (rows(&visit, lang.say("What is wrong now", "O que está errado agora"), &firing.items)) }
+            } @else { (rows(&visit, State::Firing, lang.say("What is wrong now", "O que está errado agora"), &firing.items)) }
         }
     };
     Ok(sheet.live("open", open).live("past", over))
 }
 
-fn rows(visit: &Visit, title: &str, alerts: &[Fired]) -> Markup {
+fn rows(visit: &Visit, state: State, title: &str, alerts: &[Fired]) -> Markup {
     let (lang, look) = (visit.lang(), visit.look());
     let columns = [
         lang.say("Severity", "Gravidade"),
         lang.say("What", "O quê"),
         lang.say("State", "Estado"),
         lang.say("Since", "Desde"),
-        lang.say("Last seen", "Visto por último"),
+        match state {
+            State::Firing => lang.say("Last seen", "Visto por último"),
+            State::Resolved => lang.say("Over", "Passou"),
+        },
     ];
     let rows: Vec<Markup> = alerts
         .iter()

@@ -28,7 +28,7 @@ use crate::problem::Problem;
 /// Causes that are looked at; whoever has more begins with these.
 const CAUSES: usize = 500;
 /// Causes that are shown at once.
-const SHOWN: usize = 60;
+const SHOWN: usize = 30;
 
 const GROUPS: &str = "/v1/dead-letters/groups";
 const REPROCESS: &str = "/v1/dead-letters/reprocess";

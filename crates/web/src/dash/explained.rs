@@ -37,9 +37,35 @@ pub(crate) enum Why {
 /// What a wait goes by.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Wait {
-    Policy { name: String, nominal: Span, swing: Option<String> },
+    Policy {
+        name: String,
+        nominal: Span,
+        swing: Option<String>,
+        advice: Advice,
+    },
+    /// Chosen by what was learned: how likely to pass by how many retries, and what the policy would have waited.
+    Learned {
+        likely: String,
+        tried: String,
+        policy: String,
+        own: Span,
+    },
     Asked,
     Rule,
+}
+
+/// What an adaptive policy says besides.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Advice {
+    None,
+    /// So few retries are on record.
+    TooFew(String),
+    /// What it would have waited, and why.
+    Instead {
+        wait: Span,
+        likely: String,
+        tried: String,
+    },
 }
 
 /// Reads the engine's sentence.
@@ -86,16 +112,43 @@ fn retry(why: &str) -> Option<Why> {
     let because = match because {
         "the provider asked for that wait" => Wait::Asked,
         "this error calls for that wait" => Wait::Rule,
+        learned if learned.starts_with("adaptive, ") => {
+            let (chance, own) = learned.strip_prefix("adaptive, ")?.split_once(", where policy ")?;
+            let (likely, tried) = chances(chance)?;
+            let (policy, own) = own.split_once(" would have waited ")?;
+            Wait::Learned { likely, tried, policy: policy.to_owned(), own: own.parse().ok()? }
+        }
         policy => {
+            let (policy, advice) = advised(policy)?;
             let (name, rest) = policy.strip_prefix("policy ")?.split_once(", ")?;
             let (nominal, swing) = match rest.split_once(" with jitter ") {
                 Some((nominal, swing)) => (nominal, Some(swing.trim_end_matches(" %").to_owned())),
                 None => (rest, None),
             };
-            Wait::Policy { name: name.to_owned(), nominal: nominal.parse().ok()?, swing }
+            Wait::Policy { name: name.to_owned(), nominal: nominal.parse().ok()?, swing, advice }
         }
     };
     Some(Why::Retry { wait: wait.parse().ok()?, because })
+}
+
+/// A policy's own reason, and what is said besides.
+fn advised(reason: &str) -> Option<(&str, Advice)> {
+    if let Some((own, few)) = reason.split_once(", since ") {
+        let tried = few.strip_suffix(" retries on record are too few to adapt it")?;
+        return Some((own, Advice::TooFew(tried.to_owned())));
+    }
+    let Some((own, instead)) = reason.split_once(", where adaptive would have waited ") else {
+        return Some((reason, Advice::None));
+    };
+    let (wait, chance) = instead.strip_suffix(')')?.split_once(" (")?;
+    let (likely, tried) = chances(chance)?;
+    Some((own, Advice::Instead { wait: wait.parse().ok()?, likely, tried }))
+}
+
+/// `71 % likely to pass going by 312 retries`.
+fn chances(text: &str) -> Option<(String, String)> {
+    let (likely, tried) = text.strip_suffix(" retries")?.split_once(" % likely to pass going by ")?;
+    Some((likely.to_owned(), tried.to_owned()))
 }
 
 fn used_up(why: &str) -> Option<Why> {
@@ -151,15 +204,43 @@ impl Wait {
                 lang.say("the provider asked for that wait", "o provedor pediu essa espera").to_owned()
             }
             Wait::Rule => lang.say("this error calls for that wait", "este erro pede essa espera").to_owned(),
-            Wait::Policy { name, nominal, swing } => {
+            Wait::Learned { likely, tried, policy, own } => {
+                let own = lang.span(*own);
+                lang.say(
+                    format!("learned from {tried} retries, {likely}% likely to pass; policy {policy} would have waited {own}"),
+                    format!("aprendido de {tried} novas tentativas, {likely}% de chance de passar; a política {policy} teria esperado {own}"),
+                )
+            }
+            Wait::Policy { name, nominal, swing, advice } => {
                 let nominal = lang.span(*nominal);
                 let swing = swing.as_ref().map(|swing| {
                     lang.say(format!(" with jitter {swing}%"), format!(" com variação de {swing}%"))
                 });
                 let swing = swing.unwrap_or_default();
+                let advice = advice.said(lang);
                 lang.say(
-                    format!("policy {name}, {nominal}{swing}"),
-                    format!("política {name}, {nominal}{swing}"),
+                    format!("policy {name}, {nominal}{swing}{advice}"),
+                    format!("política {name}, {nominal}{swing}{advice}"),
+                )
+            }
+        }
+    }
+}
+
+impl Advice {
+    /// After the policy's own reason.
+    fn said(&self, lang: Lang) -> String {
+        match self {
+            Advice::None => String::new(),
+            Advice::TooFew(tried) => lang.say(
+                format!("; {tried} retries on record are too few to learn from"),
+                format!("; {tried} novas tentativas registradas são poucas para aprender"),
+            ),
+            Advice::Instead { wait, likely, tried } => {
+                let wait = lang.span(*wait);
+                lang.say(
+                    format!("; learned from {tried} retries, {wait} would have been better, {likely}% likely to pass"),
+                    format!("; aprendido de {tried} novas tentativas, {wait} teria sido melhor, {likely}% de chance de passar"),
                 )
             }
         }
@@ -168,9 +249,11 @@ impl Wait {
 
 #[cfg(test)]
 mod tests {
+    use pombo_kernel::adapt::{Adaptive, Fit, Past};
     use pombo_kernel::block::{BlockKind, Probe};
     use pombo_kernel::classify::{Meaning, Scope, Verdict};
     use pombo_kernel::dice::Dice;
+    use pombo_kernel::learn::{Cell, Counts};
     use pombo_kernel::lifecycle::{Case, Certainty, Failure, Heard, OnUnknownOutcome, Outcome, settle};
     use pombo_kernel::message::Progress;
     use pombo_kernel::policy::{Policy, Profile};
@@ -209,6 +292,7 @@ mod tests {
             on_unknown: OnUnknownOutcome::Resend,
             probe: None,
             health: Scope::Destination,
+            past: Past::default(),
         };
         change(&mut case);
         read(&settle(case, outcome, NOW, &mut Dice::seeded(1)).explanation)
@@ -216,6 +300,49 @@ mod tests {
 
     fn failed(attempts: u16, verdict: Verdict) -> Why {
         decided(attempts, Outcome::Failed(failure(verdict)), |_| {})
+    }
+
+    #[test] // REQ LN-1
+    fn what_was_learned_is_understood_too() {
+        let cell = |secs| Cell::of(2, Span::from_secs(secs), Span::from_secs(secs));
+        let rows = [(1, 100, 1), (240, 212, 200)];
+        let fit = Fit::of(
+            &rows.map(|(secs, tried, passed)| (cell(secs), Counts { tried, passed })).into_iter().collect(),
+        );
+        let said = |adaptive, fit| {
+            let policy = Policy { adaptive, ..Policy::built_in("smtp", Profile::Production).unwrap() };
+            let case = Case {
+                progress: Progress::default(),
+                expires_at: None,
+                policy: &policy,
+                on_unknown: OnUnknownOutcome::Resend,
+                probe: None,
+                health: Scope::Destination,
+                past: Past { failing_since: None, fit },
+            };
+            let outcome = Outcome::Failed(failure(Verdict::Transient));
+            match read(&settle(case, outcome, NOW, &mut Dice::seeded(1)).explanation) {
+                Why::Retry { because, .. } => because,
+                other => panic!("{other:?}"),
+            }
+        };
+        let learned = said(Adaptive::On, Some(&fit));
+        assert!(
+            matches!(&learned, Wait::Learned { tried, policy, .. } if tried == "312" && policy == "smtp"),
+            "{learned:?}"
+        );
+        let portuguese = learned.said(Lang::Pt);
+        assert!(portuguese.starts_with("aprendido de 312 novas tentativas"), "{portuguese}");
+        let advised = said(Adaptive::Advice, Some(&fit));
+        assert!(
+            matches!(&advised, Wait::Policy { advice: Advice::Instead { tried, .. }, .. } if tried == "312"),
+            "{advised:?}"
+        );
+        let few = said(Adaptive::On, None);
+        assert!(
+            matches!(&few, Wait::Policy { advice: Advice::TooFew(tried), .. } if tried == "0"),
+            "{few:?}"
+        );
     }
 
     #[test] // REQ OB-1

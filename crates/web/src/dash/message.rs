@@ -53,6 +53,7 @@ pub(crate) struct Story {
     delivery_at: Option<Time>,
     delivery_detail: Option<String>,
     next_attempt_at: Option<Time>,
+    prediction: Option<Prediction>,
     created_at: Time,
     finished_at: Option<Time>,
     campaign: Option<String>,
@@ -61,6 +62,13 @@ pub(crate) struct Story {
     deeds: Vec<Deed>,
     #[serde(default)]
     revisions: Vec<Revision>,
+}
+
+#[derive(Deserialize)]
+struct Prediction {
+    likely_by: Option<Time>,
+    chance: Option<f64>,
+    samples: u64,
 }
 
 #[derive(Deserialize)]

@@ -67,6 +67,7 @@ pub(crate) fn icon(name: &str) -> Markup {
         "templates" => "M4 2h6l3 3v9H4zM10 2v3h3M6 8h5M6 11h5",
         "channels" => "M3 4h3v3H3zM10 9h3v3h-3zM6 5.500h4.500V9M10 2.500h3v3h-3z",
         "policies" => "M2 12h1M5 12h2M10 12h4M2.500 9V4M6 9V6M12 9V3",
+        "learning" => "M2 13c4 0 4-9 12-9M2 13h12M2 13V3",
         "alerts" => {
             "M8 2.500c2.800 0 4 2 4 4.500 0 2.500 1.500 4 1.500 4h-11S4 9.500 4 7c0-2.500 1.200-4.500 4-4.500zM6.800 13.500h2.400"
         }

@@ -232,7 +232,7 @@ impl Desk<'_> {
                             }
                         }
                     } }
-                    @if versions.next_cursor.is_some() { p .quiet { (lang.say("There are earlier ones:", "Há anteriores:")) " " (copied(&format!("pombo templates versions {}", self.name))) } }
+                    @if versions.next_cursor.is_some() { p .quiet { (lang.say("There are earlier ones:", "Há anteriores:")) " " (copied(&format!("pombo templates show {} --versions", self.name))) } }
                 }
                 section .card aria-labelledby="known-title" {
                     header { h2 #known-title { (lang.say("Details", "Detalhes")) } }
@@ -289,7 +289,8 @@ pub(crate) async fn save(visit: Visit, typed: Form) -> Result<Reply, Problem> {
         Err(problem) if problem.code == Code::NotFound => None,
         Err(problem) => return Err(problem),
     };
-    let latest = latest.map(|words| words.version.to_string()).unwrap_or_default();
+    let version = latest.map(|words| words.version);
+    let latest = version.map(|version| version.to_string()).unwrap_or_default();
     if latest != typed.get("based_on") {
         let problem = Problem::new(
             Code::VersionConflict,
@@ -300,7 +301,7 @@ pub(crate) async fn save(visit: Visit, typed: Form) -> Result<Reply, Problem> {
         return Ok(Reply::Sheet(editing(&visit, &name, &typed, Some(&problem)).await?));
     }
     match visit.act(Method::PUT, SHOW, &name, &Value::Object(document(&written(&typed)))).await {
-        Ok(saved) if saved["version"].to_string() == latest => Ok(Reply::done(
+        Ok(saved) if version.is_some_and(|version| saved["version"] == version) => Ok(Reply::done(
             address(&name),
             lang.say(
                 "It says the same as before: no new version.",

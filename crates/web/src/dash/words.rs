@@ -165,6 +165,7 @@ impl Lang {
             Code::NotRetryable => "Não pode ser tentada agora",
             Code::VersionConflict => "Outra pessoa mudou isto enquanto isso",
             Code::TooManyWebhooks => "Já há tantos webhooks quanto pode haver",
+            Code::TooManyRules => "Já há tantas regras aceitas quanto pode haver",
             Code::CampaignState => "A campanha está em outro estado",
             Code::AlertResolved => "O alerta já passou",
             Code::KeyEnded => "A chave já terminou",

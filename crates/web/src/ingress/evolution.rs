@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use http::request::Parts;
 use pombo_kernel::content::phone;
@@ -10,8 +12,10 @@ use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::Json;
 use pombo_kernel::request::{self, Refused, Request};
 use pombo_kernel::setup::{ChannelSetup, Destination, Setup};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::form::{self, Field};
 use super::members::{Members, value};
 use super::{accept, json, keyed, part};
 use crate::auth::Caller;
@@ -75,7 +79,7 @@ pub(crate) async fn text(call: Call) -> Result<Response, Problem> {
     take(call, What::Text).await
 }
 
-/// Takes in a file, given as base64 or as a link.
+/// Takes in a file, given as base64, as a link, or as part of a form.
 pub(crate) async fn media(call: Call) -> Result<Response, Problem> {
     take(call, What::Media).await
 }
@@ -97,12 +101,25 @@ async fn take(call: Call, what: What) -> Result<Response, Problem> {
         let message = json!([format!("The \"{instance}\" instance does not exist")]);
         return Ok(envelope(StatusCode::NOT_FOUND, "Not Found", &message));
     };
-    let held = body::held_json(&door, &head.headers, body, setup.limits.body_bytes()).await?;
-    let key = idempotency::header(&head.headers)?.map(|key| keyed(key, &held.text));
-    let (number, content) = match read(Members::read(&held.text, KNOWN)?, what) {
+    let limit = setup.limits.body_bytes();
+    let form = form::boundary(&head.headers).filter(|_| what == What::Media);
+    let held = match form {
+        Some(_) => body::whole(&door, &head.headers, body, limit).await?,
+        None => body::held_json(&door, &head.headers, body, limit).await?,
+    };
+    let members = match &form {
+        Some(boundary) => of_form(form::read(&held.text, boundary)),
+        None => of_json(Members::read(&held.text, KNOWN)?),
+    };
+    let (number, content) = match members.and_then(|members| read(members, what)) {
         Ok(read) => read,
         Err(message) => return Ok(bad_request(&message)),
     };
+    // What stands between the fields of a form is another each time, so that what they say is the request.
+    let key = idempotency::header(&head.headers)?.map(|key| match form {
+        Some(_) => keyed(key, json!([number, content]).to_string().as_bytes()),
+        None => keyed(key, &held.text),
+    });
     let answer = Answer::of(&number, &content, what);
     let request = Request {
         channel: channel.name.to_string(),
@@ -151,8 +168,8 @@ fn channel(caller: &Caller, setup: &Setup, instance: &str) -> Option<Arc<Channel
     })
 }
 
-/// Whom it is for and the content for the channel; else what Evolution would have said.
-fn read(members: Option<Members<'_>>, what: What) -> Result<(String, Value), Value> {
+/// What an object says, by the names that are known; else what Evolution would have said.
+fn of_json(members: Option<Members<'_>>) -> Result<Map<String, Value>, Value> {
     let Some(mut given) = members else {
         return Err(json!([["instance is not of a type(s) object"]]));
     };
@@ -170,6 +187,44 @@ fn read(members: Option<Members<'_>>, what: What) -> Result<(String, Value), Val
             None => return Err(json!([[format!("instance.{name} is too long, or nested too deep")]])),
         };
     }
+    Ok(members)
+}
+
+/// The same of a form, whose file stands in `file` and where everything else is text.
+fn of_form(fields: Option<Vec<Field<'_>>>) -> Result<Map<String, Value>, Value> {
+    let Some(fields) = fields else { return Err(json!(["The form cannot be read, or is not complete"])) };
+    let (mut members, mut file) = (Map::new(), None);
+    for field in fields {
+        let Some(name) = KNOWN.iter().find(|name| **name == field.name) else {
+            file = Some(field).filter(|field| field.name == "file").or(file);
+            continue;
+        };
+        let Ok(text) = std::str::from_utf8(field.bytes) else {
+            return Err(json!([[format!("instance.{name} is not text in UTF-8")]]));
+        };
+        let read = match *name {
+            "delay" | "linkPreview" | "quoted" | "mentioned" | "mentionsEveryOne" => {
+                RawValue::from_string(text.to_owned()).ok().and_then(|raw| value(&raw))
+            }
+            _ => None,
+        };
+        members.insert((*name).to_owned(), read.unwrap_or_else(|| text.into()));
+    }
+    if let Some(file) = file {
+        let mut unless_said = |name: &str, said: Option<String>| {
+            if let (Some(said), None) = (said, members.get(name)) {
+                members.insert(name.to_owned(), said.into());
+            }
+        };
+        unless_said("fileName", file.file_name);
+        unless_said("mimetype", file.media_type);
+        members.insert("media".to_owned(), STANDARD.encode(file.bytes).into());
+    }
+    Ok(members)
+}
+
+/// Whom it is for and the content for the channel; else what Evolution would have said.
+fn read(mut members: Map<String, Value>, what: What) -> Result<(String, Value), Value> {
     let needed: &[&str] = match what {
         What::Text => &["number", "text"],
         What::Media => &["number", "mediatype"],

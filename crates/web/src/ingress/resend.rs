@@ -3,6 +3,7 @@
 mod mail;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use axum::response::Response;
 use http::{HeaderValue, StatusCode};
@@ -10,10 +11,11 @@ use pombo_kernel::content::mailbox;
 use pombo_kernel::delivery::Delivery;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::kind::ChannelKind;
-use pombo_kernel::message::{Draft, Json, State};
+use pombo_kernel::message::{Draft, Json, State, StateName};
 use pombo_kernel::request::BadJson;
+use pombo_kernel::setup::Setup;
 use pombo_kernel::time::Time;
-use pombo_store::{Filter, Line, Story};
+use pombo_store::{Cancelled, Filter, Line, Story};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -21,10 +23,11 @@ use serde_json::{Value, json};
 use self::mail::Mail;
 use super::members::Few;
 use super::{accept, json, keyed, mail_channel, no_mail_channel, part};
+use crate::auth::Caller;
 use crate::problem::{Code, Problem};
 use crate::route::Call;
 use crate::veil::Veil;
-use crate::{body, idempotency, suppression, view};
+use crate::{Door, body, idempotency, suppression, view};
 
 /// The most mails in one request.
 const BATCH_MAX: usize = 100;
@@ -221,24 +224,23 @@ struct View<'a> {
     last_event: &'static str,
 }
 
-/// One mail, with how far it has come: the worst of what became of its recipients, where they are several messages.
-pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
-    let Call { door, caller, name, .. } = call;
+/// A mail, and every message that it became: its own first, then those of its group.
+struct Found {
+    story: Story,
+    lines: Vec<Line>,
+}
+
+async fn find(door: &Door, caller: &Caller, setup: &Setup, name: &str) -> Result<Found, Problem> {
     let unknown =
         || Problem::new(Code::NotFound, "there is no such mail", "an id is what POST /emails answered");
     let id: MessageId = name.parse().map_err(|_| unknown())?;
     let story = door.store().story(caller.tenant.clone(), id).await?;
-    let setup = door.setup();
     let is_mail = |story: &Story| {
         let channel = &story.message.queue.channel;
         let kind = setup.channels.get(channel).map(|channel| channel.kind);
         caller.sees(channel) && matches!(kind, Some(ChannelKind::Resend | ChannelKind::Smtp))
     };
     let story = story.filter(is_mail).ok_or_else(unknown)?;
-    let message = &story.message;
-    let said = |json: &Option<Json>| json.as_ref().and_then(|json| serde_json::from_str(json.text()).ok());
-    let content: Value = said(&message.body.content).unwrap_or_default();
-    let metadata: Value = said(&message.body.metadata).unwrap_or_default();
     let own = Line {
         message: story.message.clone(),
         state: story.state.clone(),
@@ -248,16 +250,56 @@ pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
         delivery: story.delivery.clone(),
     };
     let mut lines = vec![own];
+    let metadata: Value = said(story.message.body.metadata.as_ref());
     if let Some(group) = metadata["group"].as_str() {
         // Anybody can write the name of a group, so it says nothing of messages that went another way.
         let filter = Filter {
             tenant: caller.tenant.clone(),
-            channel: Some(message.queue.channel.clone()),
+            channel: Some(story.message.queue.channel.clone()),
             reference: Some(group.to_owned()),
             ..Filter::default()
         };
         lines.extend(door.store().page(filter, None, GROUP_MAX).await?.lines);
     }
+    Ok(Found { story, lines })
+}
+
+fn said(json: Option<&Json>) -> Value {
+    json.and_then(|json| serde_json::from_str(json.text()).ok()).unwrap_or_default()
+}
+
+/// Calls back a mail that was not sent yet; of one that is several messages, all that still wait.
+pub(crate) async fn cancel(call: Call) -> Result<Response, Problem> {
+    let Call { door, caller, name, .. } = call;
+    let found = find(&door, &caller, &door.setup(), &name).await?;
+    let (mut cancelled, mut too_late) = (false, None);
+    for id in found.lines.iter().map(|line| line.message.id).collect::<BTreeSet<_>>() {
+        match door.store().cancel(caller.tenant.clone(), id, caller.actor()).await? {
+            Cancelled::Done => {
+                tracing::info!(message_id = %id, key_id = caller.key_id, "cancelled");
+                cancelled = true;
+            }
+            // Whoever asks twice is told the same twice.
+            Cancelled::TooLate(StateName::Cancelled) => cancelled = true,
+            Cancelled::TooLate(state) => too_late = Some(state),
+            Cancelled::NotFound => {}
+        }
+    }
+    match too_late.filter(|_| !cancelled) {
+        Some(state) => {
+            Ok(Trouble::invalid(format!("The mail is {state}: it cannot be cancelled.")).response())
+        }
+        None => Ok(json(StatusCode::OK, &json!({"object": "email", "id": found.story.message.id.uuid()}))),
+    }
+}
+
+/// One mail, with how far it has come: the worst of what became of its recipients, where they are several messages.
+pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
+    let Call { door, caller, name, .. } = call;
+    let setup = door.setup();
+    let Found { story, lines } = find(&door, &caller, &setup, &name).await?;
+    let message = &story.message;
+    let content: Value = said(message.body.content.as_ref());
     let list = |name: &str| match &content[name] {
         Value::String(one) => vec![one.as_str()],
         Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
@@ -283,7 +325,7 @@ pub(crate) async fn show(call: Call) -> Result<Response, Problem> {
     }
     view::ok(&View {
         object: "email",
-        id: id.uuid(),
+        id: message.id.uuid(),
         from: content["from"].as_str().unwrap_or_default(),
         to: seen(to, veil),
         cc: seen(cc, veil),

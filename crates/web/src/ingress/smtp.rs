@@ -5,10 +5,14 @@
 
 mod command;
 mod data;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod letter;
 mod parts;
 mod reply;
 mod session;
+#[cfg(any(test, feature = "fuzz"))]
+mod stage;
 #[cfg(test)]
 mod tests;
 

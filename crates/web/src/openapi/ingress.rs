@@ -108,6 +108,14 @@ struct ResendMailShown {
     last_event: String,
 }
 
+/// A mail that was called back.
+#[derive(JsonSchema)]
+struct ResendTouched {
+    object: String,
+    #[schemars(with = "uuid::Uuid")]
+    id: String,
+}
+
 /// What is wrong, as Resend says it.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "camelCase")]
@@ -240,12 +248,19 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry("GET", "/emails/{id}", "resend_read", "Resend: one mail, and how far it has come")
         .names(&[param::<PathText>("id", "What POST /emails answered.")])
         .answers(&[said::<ResendMailShown>(200, "The mail.")]),
+    entry("POST", "/emails/{id}/cancel", "resend_cancel", "Resend: calls back a mail that was not sent yet")
+        .names(&[param::<PathText>("id", "What POST /emails answered.")])
+        .answers(&[
+            said::<ResendTouched>(200, "It will not be sent."),
+            said::<ResendError>(422, "It is too late for that."),
+        ]),
     entry("POST", "/message/sendText/{instance}", "evolution_text", "Evolution: takes a text for WhatsApp")
         .names(&[INSTANCE])
         .headers(&[IDEMPOTENCY])
         .needs(&[json::<EvolutionText>("EvolutionText", r#"{"number": "5511987654321", "text": "Olá"}"#)])
         .answers(&[said::<EvolutionTaken>(201, "It is stored.")]),
     entry("POST", "/message/sendMedia/{instance}", "evolution_media", "Evolution: takes a file for WhatsApp")
+        .about("The same may come as a form (`multipart/form-data`), with the file in `file`.")
         .names(&[INSTANCE])
         .headers(&[IDEMPOTENCY])
         .needs(&[json::<EvolutionMedia>("EvolutionMedia", r#"{"number": "5511987654321", "mediatype": "image", "media": "https://example.com/a.png"}"#)])

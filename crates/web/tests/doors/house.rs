@@ -29,6 +29,7 @@ use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::Line;
 use pombo_store::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
 use pombo_store::erase::{Erase, Erased, Sought};
+use pombo_store::learning::Learnt;
 use pombo_store::memory::Memory;
 use pombo_store::prune::{Lapsed, Prune, Pruned};
 use pombo_store::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
@@ -289,6 +290,9 @@ impl Store for Moody {
     }
     fn stats(&self, wanted: StatsWanted) -> Answer<'_, Vec<Measured>> {
         self.or(|store| store.stats(wanted))
+    }
+    fn learnt(&self, tenant: Option<Tenant>, now: Time) -> Answer<'_, Vec<Learnt>> {
+        self.or(|store| store.learnt(tenant, now))
     }
     fn backlog(&self, now: Time) -> Answer<'_, Vec<Backlog>> {
         self.or(|store| store.backlog(now))

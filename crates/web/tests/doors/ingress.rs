@@ -59,7 +59,10 @@ async fn call(
     headers: &[(&str, &str)],
     body: impl Into<Body>,
 ) -> Reply {
-    let mut call = request(method, path).header("content-type", "application/json");
+    let mut call = request(method, path);
+    if !headers.iter().any(|(name, _)| *name == "content-type") {
+        call = call.header("content-type", "application/json");
+    }
     for (name, value) in headers {
         call = call.header(*name, *value);
     }

@@ -16,6 +16,7 @@ mod hostile;
 mod house;
 mod ingress;
 mod keys;
+mod learning;
 mod masking;
 mod matrix;
 mod messages;

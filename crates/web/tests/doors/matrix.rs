@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::alerts::fired;
 use crate::dead::dead;
 use crate::house::{House, NOW, key, message, request};
+use crate::learning::taught;
 
 /// One route.
 struct Row {
@@ -145,6 +146,12 @@ const ROWS: &[Row] = &[
     row("POST", "/v1/webhooks/{id}/rotate-secret", ADMINISTER, "/v1/webhooks/WEBHOOK/rotate-secret", "", Unknown, Refused),
     row("POST", "/v1/webhooks/{id}/test", OPERATE, "/v1/webhooks/WEBHOOK/test", "", Unknown, Refused),
     row("GET", "/v1/stats", LOOK, "/v1/stats", "", Nothing, Nothing),
+    row("GET", "/v1/rules", LOOK, "/v1/rules?origin=accepted", "", Nothing, Nothing),
+    row("POST", "/v1/rules", OPERATE, "/v1/rules", r#"{"channel": "CHANNEL", "rule": {"contains": "canary", "verdict": "transient", "category": "x"}}"#, Unknown, Unknown),
+    row("GET", "/v1/rules/suggestions", LOOK, "/v1/rules/suggestions", "", Nothing, Nothing),
+    row("POST", "/v1/rules/try", LOOK, "/v1/rules/try", r#"{"channel": "CHANNEL", "rule": {"contains": "x", "verdict": "transient", "category": "x"}}"#, Unknown, Unknown),
+    row("DELETE", "/v1/rules/{id}", OPERATE, "/v1/rules/RULE", "", Unknown, Unknown),
+    row("GET", "/v1/learning", LOOK, "/v1/learning", "", Nothing, Nothing),
     row("POST", "/v1/privacy/erase", ADMINISTER, "/v1/privacy/erase", r#"{"recipient": "+5511987654321", "dry_run": true}"#, Same, Refused),
     row("GET", "/v1/store", LOOK, "/v1/store", "", Same, Same),
     row("POST", "/v1/store/pause", ADMINISTER, "/v1/store/pause", r#"{"reason": "x"}"#, Refused, Refused),
@@ -153,6 +160,7 @@ const ROWS: &[Row] = &[
     row("POST", "/emails", SEND, "/emails", r#"{"from": "a@example.com", "to": "b@example.com", "subject": "s", "text": "t"}"#, Quiet, Quiet),
     row("POST", "/emails/batch", SEND, "/emails/batch", r#"[{"from": "a@example.com", "to": "b@example.com", "subject": "s", "text": "t"}]"#, Quiet, Quiet),
     row("GET", "/emails/{id}", FOLLOW, "/emails/MAIL", "", Unknown, Unknown),
+    row("POST", "/emails/{id}/cancel", SEND, "/emails/MAIL/cancel", "", Unknown, Unknown),
     row("POST", "/message/sendText/{instance}", SEND, "/message/sendText/main", r#"{"number": "5511999990000", "text": "t"}"#, Quiet, Quiet),
     row("POST", "/message/sendMedia/{instance}", SEND, "/message/sendMedia/main", r#"{"number": "5511999990000", "mediatype": "image", "media": "https://example.com/a.png"}"#, Quiet, Quiet),
     row("POST", "/rest/v1/rpc/enqueue_email", SEND, "/rest/v1/rpc/enqueue_email", r#"{"p_user_id": "u", "p_template_type": "TEMPLATE", "p_recipient_email": "b@example.com"}"#, Quiet, Quiet),
@@ -217,6 +225,9 @@ async fn furnished() -> (House, Nouns) {
         assert_eq!(change.label, name);
         house.add_key("default", &change).await;
     }
+    taught(&house, "canary is cold", 1, 0).await;
+    let wish = json!({"channel": "crm", "rule": {"contains": "old canary", "verdict": "transient", "category": "x"}});
+    let rule = post(&house, "/v1/rules", &wish).await;
     let letter = dead(&house, &json!({"reference": "canary"}), "canary").await;
     let message = house.created(&json!({"reference": "canary"})).await;
     house.put_template("greeting", &json!({"subject": "Hello", "text": "canary"})).await;
@@ -243,6 +254,7 @@ async fn furnished() -> (House, Nouns) {
         ("KEY", "key_victim".to_owned()),
         ("WEBHOOK", webhook["id"].as_str().unwrap().to_owned()),
         ("OPERATION", operation["id"].as_str().unwrap().to_owned()),
+        ("RULE", rule["accepted"]["id"].as_str().unwrap().to_owned()),
         ("SUPPRESSION", suppression["id"].as_str().unwrap().to_owned()),
     ] {
         let (kept, changed) = name.split_at(name.len() - 2);
@@ -347,7 +359,7 @@ fn every_route_has_its_row() {
         let row = row.unwrap_or_else(|| {
             panic!(
                 "{route:?} is not in the matrix: add a row for it to ROWS in crates/web/tests/doors/matrix.rs, with a \
-                 request that works (LETTER, MESSAGE, CAMPAIGN, CHANNEL, TEMPLATE, KEY, WEBHOOK, OPERATION, ALERT, REPORT and SUPPRESSION stand \
+                 request that works (LETTER, MESSAGE, CAMPAIGN, CHANNEL, TEMPLATE, KEY, WEBHOOK, OPERATION, ALERT, REPORT, RULE and SUPPRESSION stand \
                  for things of the tenant) and with what an admin of another tenant and a key for another channel get"
             )
         });

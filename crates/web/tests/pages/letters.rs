@@ -233,6 +233,10 @@ async fn a_letter_is_put_right_compared_and_sent_again() {
     let broken =
         send(&browser, &path, &page, &[("to", "https://crm.example/hook"), filled[0], filled[1]]).await;
     assert!(broken.text.contains("This is not JSON: look at line 1, column 8."), "{}", broken.text);
+    let both = send(&browser, &path, &page, &[("to", "nowhere"), filled[0], filled[1]]).await;
+    for id in ["f-to-wrong", "f-content-wrong"] {
+        assert!(both.text.contains(&format!("id=\"{id}\"")), "{id}: {}", both.text);
+    }
 
     let filled = [
         ("to", "https://crm.example/new"),

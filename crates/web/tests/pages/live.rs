@@ -13,7 +13,11 @@ use crate::browser::{Browser, encoded};
 use crate::house::{House, request};
 
 /// Opens the stream of a page, and gives back what comes over it.
-async fn stream(browser: &Browser<'_>, page: &str, seen: &str) -> (StatusCode, axum::body::BodyDataStream) {
+pub(crate) async fn stream(
+    browser: &Browser<'_>,
+    page: &str,
+    seen: &str,
+) -> (StatusCode, axum::body::BodyDataStream) {
     let address = format!("/live?page={}&seen={}", encoded(page), encoded(seen));
     let request = request("GET", &address).header("accept", "text/event-stream");
     let request = match &browser.cookie {
@@ -26,7 +30,7 @@ async fn stream(browser: &Browser<'_>, page: &str, seen: &str) -> (StatusCode, a
 }
 
 /// The parts of the next piece.
-async fn parts(stream: &mut axum::body::BodyDataStream) -> Vec<Value> {
+pub(crate) async fn parts(stream: &mut axum::body::BodyDataStream) -> Vec<Value> {
     let piece = tokio::time::timeout(Duration::from_secs(60), stream.next()).await.unwrap().unwrap().unwrap();
     let text = String::from_utf8(piece.to_vec()).unwrap();
     text.lines()
@@ -35,7 +39,7 @@ async fn parts(stream: &mut axum::body::BodyDataStream) -> Vec<Value> {
         .collect()
 }
 
-fn versions(page: &str) -> String {
+pub(crate) fn versions(page: &str) -> String {
     let parts =
         crate::markup::elements(page).into_iter().filter(|it| it.attributes.contains_key("data-part"));
     let pairs: Vec<String> =

@@ -11,6 +11,7 @@ mod hostile;
 #[path = "../doors/house.rs"]
 #[allow(dead_code)]
 mod house;
+mod learning;
 mod letters;
 mod live;
 mod markup;

@@ -49,6 +49,7 @@ pub(crate) fn elements(html: &str) -> Vec<Element> {
 /// Elements that pages are made of. Whatever else appears came from somebody else.
 const KNOWN: &[&str] = &[
     "a",
+    "article",
     "aside",
     "body",
     "button",

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use pombo_kernel::alert::Alert;
 use pombo_kernel::block::Block;
-use pombo_kernel::classify::Verdict;
+use pombo_kernel::classify::{OneOf, Rule, Verdict};
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{Actor, Attempt, AttemptFailure, AttemptOutcome, FailureReason, Progress};
 use pombo_kernel::reply::Receipt;
 use pombo_kernel::time::{Clock, Span};
-use pombo_store::shelf::Expect;
+use pombo_store::shelf::{Expect, Shelve};
 use pombo_store::{Ask, Claimed, NodeId, Place, Settlement, Store};
+use pombo_web::rule::Accepted;
 use serde_json::{Value, json};
 
 use crate::house::{House, NOW};
@@ -135,6 +136,39 @@ pub(crate) async fn held(house: &House, reason: &str) {
         .unwrap();
 }
 
+/// So many messages that meet an error which no rule knows, and pass at the next attempt.
+pub(crate) async fn puzzled(house: &House, words: &str, count: usize) {
+    for _ in 0..count {
+        house.created(&json!({})).await;
+    }
+    let delay = Span::from_secs(10);
+    let wait = pombo_kernel::backoff::Wait { delay, nominal: delay, swing: 0.0, hinted: false };
+    let due = house.clock.now() + delay;
+    for claimed in claim(house).await {
+        let next = Next::Retry { due, wait };
+        let mut settlement = settled(&claimed, AttemptOutcome::Retry, Some(words), "odd", next, house);
+        if let Some(failure) = &mut settlement.attempt.failure {
+            (failure.verdict, failure.category) = (Verdict::UnknownTransient, "unknown".into());
+        }
+        house.store.settle(vec![settlement]).await.unwrap();
+    }
+    house.clock.pass(delay);
+    for claimed in claim(house).await {
+        let next = Next::Sent(Receipt::default());
+        let settlement = settled(&claimed, AttemptOutcome::Sent, None, "attempt 2 was accepted", next, house);
+        house.store.settle(vec![settlement]).await.unwrap();
+    }
+}
+
+/// A rule that somebody accepted.
+pub(crate) async fn ruled(house: &House, words: &str) {
+    let rule = Rule { contains: Some(OneOf(vec!["odd".into()])), ..Rule::new(Verdict::Transient, "odd") };
+    let (channel, by) = ("crm".parse().unwrap(), Actor(words.to_owned()));
+    let accepted = Accepted::new(&channel, rule, Some(words.to_owned()), &by, NOW);
+    let wish = Shelve { record: None, ..accepted.put(&"default".parse().unwrap()) };
+    house.store.shelve(vec![wish]).await.unwrap();
+}
+
 /// What addresses of pages stand for.
 pub(crate) struct Things {
     pub(crate) sent: String,
@@ -220,6 +254,7 @@ pub(crate) async fn furnished(house: &House, words: &str) -> Things {
     let (cause, operation) = worked_on(house, &dead, words).await;
     let alert = alert(house, words).await;
     held(house, words).await;
+    ruled(house, words).await;
     crate::upkeep::furnish(house, words).await;
     let campaigns = campaigns(house, words).await;
     Things { sent, dead, waiting, cause, operation, alert, campaigns }

@@ -12,10 +12,11 @@ use pombo_store::shelf::{Expect, Pick, Shelf, Shelved, Wanted};
 use pombo_store::{Place, Store};
 use pombo_web::key::KeyDoc;
 use pombo_web::operation;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::browser::Browser;
 use crate::house::{House, NOW, key};
+use crate::live::{parts, stream, versions};
 use crate::scene::furnished;
 
 /// Forms whose answer is a page at once, or that wait for somebody: they are walked through below.
@@ -377,15 +378,21 @@ async fn a_key_for_some_channels_sees_these_alone() {
     assert!(page.contains("A rest"), "{page}");
 }
 
-#[tokio::test]
-async fn a_channels_page_keeps_itself_up_to_date() {
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_seen_by_whoever_looks_at_the_channel() {
     let house = House::new().await;
     let browser = Browser::of(&house, "viewer").await;
     let page = browser.page("/channels/crm").await;
-    let live: Vec<String> = crate::markup::elements(&page)
-        .into_iter()
-        .filter(|it| it.attributes.contains_key("data-part"))
-        .map(|it| it.attributes["id"].clone())
-        .collect();
-    assert_eq!(live, ["standing", "traffic"]);
+    let (_, mut stream) = stream(&browser, "/channels/crm", &versions(&page)).await;
+    assert_eq!(parts(&mut stream).await, Vec::<Value>::new(), "the page is as it was");
+    crate::scene::held(&house, "moving house").await;
+    let changed = loop {
+        let changed = parts(&mut stream).await;
+        if !changed.is_empty() {
+            break changed;
+        }
+    };
+    let ids: Vec<&Value> = changed.iter().map(|part| &part["id"]).collect();
+    assert_eq!(ids, ["standing"]);
+    assert!(changed[0]["html"].as_str().unwrap().contains("Moving house"), "{changed:?}");
 }

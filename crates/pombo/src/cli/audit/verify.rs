@@ -91,7 +91,7 @@ fn wait_for_value<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T
 fn by_hand(args: &Verify, bar: &ProgressBar) -> Result<Found, Trouble> {
     let config = args.config.load_for(Needs::Store)?;
     let home: Home = args.place.place(&config)?;
-    let Trail { mut reader, end } = home.trail().map_err(|error| trouble(&home, error))?;
+    let Trail { mut reader, end, noted } = home.trail().map_err(|error| trouble(&home, error))?;
     let unreadable = |error: StoreError| trouble(&home, error.into());
     let mut kept = Vec::new();
     let mut before = None;
@@ -107,9 +107,12 @@ fn by_hand(args: &Verify, bar: &ProgressBar) -> Result<Found, Trouble> {
     }
     let usual = copies(&config.audit, &home).filter(|file| file.exists());
     let mut found = Found::new(home.to_string(), kept, args, usual.as_deref())?;
-    if matches!(home, Home::Postgres(_)) {
-        // Whoever cuts records off may forget that row.
-        found.marks.add(Mark { tip: end, name: "the end that is written in audit_tip".to_owned() });
+    if let Some(tip) = noted {
+        let place = match home {
+            Home::Postgres(_) => "audit_tip",
+            Home::Embedded(_) => "pombo.tip",
+        };
+        found.marks.add(Mark { tip, name: format!("the end that is written in {place}") });
     }
     bar.set_length(end.position);
     let watch = Stopwatch::start();

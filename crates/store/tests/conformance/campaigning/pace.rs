@@ -14,9 +14,10 @@ use pombo_store::audit::Event;
 use pombo_store::core::Reading;
 use pombo_store::roster::NotDone;
 use pombo_store::shelf::{Expect, Leaf, Shelf, Shelve};
-use pombo_store::{Ask, Claimed, Place, Rates, Settled, Settlement};
+use pombo_store::{Ask, Claimed, Counted, Place, Rates, Settled, Settlement};
 
 use super::{C, D, name, person};
+use crate::counting::of_what;
 use crate::world::*;
 
 on_every_store! {
@@ -26,6 +27,7 @@ on_every_store! {
     the_wait_is_drawn_by_the_settlement,
     what_was_given_back_unsent_costs_no_wait,
     a_retry_is_paced_like_a_first_attempt,
+    the_pace_is_no_time_to_delivery,
     what_was_taken_over_is_still_in_flight,
     the_wait_outlives_a_restart,
     the_flight_outlives_a_restart,
@@ -74,6 +76,17 @@ impl<S: Fresh> World<S> {
         self.now = at;
         self.claim_one()
     }
+}
+
+// REQ OB-3
+fn the_pace_is_no_time_to_delivery(w: &mut World<impl Fresh>) {
+    w.running(C, 2);
+    let first = w.claim_one();
+    w.settle(&first, End::Sent);
+    let second = w.claim_exactly_at(w.now + MIN);
+    w.settle(&second, End::Sent);
+    let sent: i64 = of_what(w, Counted::SentOnAttempt).iter().map(|(_, count, _)| count).sum();
+    assert_eq!((sent, of_what(w, Counted::SentWithin)), (2, vec![]));
 }
 
 // REQ BK-2, invariant 9

@@ -68,6 +68,8 @@ fn portuguese(event: Event) -> &'static str {
         Event::LoggedOut => "saiu do painel",
         Event::Rekeyed => "chave de cifra trocada",
         Event::ReportSent => "relatório enviado",
+        Event::RuleAccepted => "regra aceita",
+        Event::RuleRemoved => "regra removida",
     }
 }
 

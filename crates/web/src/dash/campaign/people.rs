@@ -140,7 +140,7 @@ pub(super) fn rows(look: &Look, caption: &str, people: &[Person]) -> Markup {
 pub(super) fn lines_of(lang: Lang, caption: &str, people: &[Person]) -> Markup {
     let rows = people.iter().map(|person| html! { tr {
         td .num { (person.line) }
-        th scope="row" { @if person.to.is_empty() { (parts::none()) } @else { span .clip title=(person.to) { (person.to) } } }
+        th scope="row" { @if person.to.is_empty() { span .quiet { (lang.say("nothing", "nada")) } } @else { span .clip title=(person.to) { (person.to) } } }
         td .prose { @match &person.reason { Some(reason) => (reasons::said(lang, reason)), None => (parts::none()) } }
     } });
     let columns = [
@@ -162,9 +162,20 @@ pub(super) async fn some(visit: &Visit, standing: &str, limit: usize) -> Result<
 pub(super) async fn trouble(visit: &Visit, campaign: &Campaign) -> Result<Markup, Problem> {
     let lang = visit.lang();
     let mut all = Vec::new();
-    for (standing, count, title) in [
-        ("failed", campaign.counts.failed, lang.say("Failed", "Com falha")),
-        ("invalid", campaign.counts.invalid, lang.say("Lines that were left out", "Linhas deixadas de fora")),
+    // A table within a section is a place of its own, with a name of its own.
+    for (standing, count, title, caption) in [
+        (
+            "failed",
+            campaign.counts.failed,
+            lang.say("Failed", "Com falha"),
+            lang.say("Recipients who failed", "Destinatários com falha"),
+        ),
+        (
+            "invalid",
+            campaign.counts.invalid,
+            lang.say("Lines that were left out", "Linhas deixadas de fora"),
+            lang.say("Invalid lines", "Linhas inválidas"),
+        ),
     ] {
         if count > 0 {
             let few = some(visit, standing, FEW).await?;
@@ -173,7 +184,7 @@ pub(super) async fn trouble(visit: &Visit, campaign: &Campaign) -> Result<Markup
             all.push(html! {
                 section .card aria-labelledby=(format!("{standing}-title")) {
                     header { h2 id=(format!("{standing}-title")) { (title) } a href=(href) { (lang.number(count)) @if more { " · " (lang.say("all of them", "todas")) } } }
-                    @if standing == "invalid" { (lines_of(lang, title, &few)) } @else { (rows(visit.look(), title, &few)) }
+                    @if standing == "invalid" { (lines_of(lang, caption, &few)) } @else { (rows(visit.look(), caption, &few)) }
                 }
             });
         }

@@ -102,8 +102,8 @@ impl Typed {
         Typed { to: form.get("to").trim().to_owned(), documents, note: form.get("note").trim().to_owned() }
     }
 
-    /// What differs from what the letter says, as the API takes it; else what cannot be read.
-    fn changes(&self, letter: &Letter, persons: Persons, lang: Lang) -> Result<Map<String, Value>, Wrongs> {
+    /// What differs from what the letter says, as the API takes it, and what cannot be read.
+    fn changes(&self, letter: &Letter, persons: Persons, lang: Lang) -> (Map<String, Value>, Wrongs) {
         let (mut changes, mut wrongs) = (Map::new(), Wrongs::default());
         match (persons, self.to.as_str()) {
             (Persons::Hidden, "") => {}
@@ -123,7 +123,7 @@ impl Typed {
                 Err(words) => wrongs.own(name, words),
             }
         }
-        if wrongs.is_empty() { Ok(changes) } else { Err(wrongs) }
+        (changes, wrongs)
     }
 }
 
@@ -369,27 +369,35 @@ pub(crate) async fn change(visit: Visit, form: Form) -> Result<Reply, Problem> {
     if form.get("version").parse() != Ok(letter.version) {
         return Ok(Reply::Sheet(overtaken(&visit, &letter, &typed, persons)));
     }
-    let changes = match typed.changes(&letter, persons, lang) {
-        Ok(changes) if !changes.is_empty() => changes,
-        Ok(_) => {
-            let mut wrongs = Wrongs::default();
-            wrongs.own("", lang.say(
+    let (changes, mut wrongs) = typed.changes(&letter, persons, lang);
+    if changes.is_empty() && wrongs.is_empty() {
+        wrongs.own(
+            "",
+            lang.say(
                 "Nothing differs from what it says. To send it as it is, use “Send again” on its page",
                 "Nada difere do que ela diz. Para enviá-la como está, use “Enviar de novo” na página dela",
-            ));
-            return again(wrongs);
-        }
-        Err(wrongs) => return again(wrongs),
-    };
+            ),
+        );
+        return again(wrongs);
+    }
     let mut wish = changes.clone();
     wish.insert("version".to_owned(), letter.version.into());
     if !typed.note.is_empty() {
         wish.insert("note".to_owned(), typed.note.as_str().into());
     }
-    if step == Step::Check {
+    if step == Step::Check || !wrongs.is_empty() {
         wish.insert("dry_run".to_owned(), true.into());
     }
     let wish = Value::Object(wish);
+    if !wrongs.is_empty() {
+        // What can be read is checked all the same, so that everything is told at once.
+        if !changes.is_empty()
+            && let Err(problem) = visit.act(Method::PATCH, LETTER, &letter.id, &wish).await
+        {
+            wrongs.also(problem);
+        }
+        return again(wrongs);
+    }
     match visit.act(Method::PATCH, LETTER, &letter.id, &wish).await {
         Ok(_) if step == Step::Check => Ok(Reply::Sheet(proposed(&visit, &letter, &changes, &form))),
         Ok(edited) => {

@@ -66,6 +66,13 @@ impl Wrongs {
         }
     }
 
+    /// And what the API says beside that.
+    pub(super) fn also(&mut self, problem: Problem) {
+        let told = Wrongs::told(problem);
+        self.fields.extend(told.fields);
+        self.problem = told.problem;
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.fields.is_empty() && self.problem.is_none()
     }

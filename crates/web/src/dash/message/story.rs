@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use pombo_kernel::time::{Span, Time};
 
-use super::{Attempt, Deed, Revision, Story};
+use super::{Attempt, Deed, Prediction, Revision, Story};
 use crate::dash::explained::{self, Why};
 use crate::dash::messages::meaning;
 use crate::dash::parts::{Tone, ago, capital, sign, time};
@@ -32,6 +32,7 @@ pub(super) fn timeline(visit: &Visit, story: &Story) -> Markup {
         li class=(Tone::Wait.class()) {
             span .sign { (sign(Tone::Wait)) }
             p .said { @if story.attempts.is_empty() { (lang.say("It is tried for the first time", "A primeira tentativa é")) } @else { (lang.say("It is tried again", "A próxima tentativa é")) } " " strong { (ago(look, at)) } }
+            @if let Some(prediction) = &story.prediction { p .said { (foretold(visit, prediction)) } }
             p .when { (lang.say("unless its channel is held, down or asked to wait", "a não ser que o canal esteja retido, fora do ar ou tenha pedido espera")) }
         }
     });
@@ -48,6 +49,24 @@ pub(super) fn timeline(visit: &Visit, story: &Story) -> Markup {
                 }
                 @if let Some(next) = next { (next) }
             }
+        }
+    }
+}
+
+/// What history says of it, in a sentence.
+fn foretold(visit: &Visit, prediction: &Prediction) -> Markup {
+    let (lang, look) = (visit.lang(), visit.look());
+    let samples = lang.number(prediction.samples);
+    html! {
+        @match (prediction.likely_by, prediction.chance) {
+            (Some(by), Some(chance)) => {
+                (lang.say("It has likely been sent", "Provavelmente terá sido enviada")) " " strong { (ago(look, by)) } " "
+                (lang.say(format!("({}, going by {samples} retries like it)", lang.percent(chance)), format!("({}, por {samples} novas tentativas como esta)", lang.percent(chance))))
+            }
+            (None, Some(chance)) => {
+                (lang.say(format!("It is not likely to be sent: {} by its last attempt, going by {samples} retries like it", lang.percent(chance)), format!("Não é provável que seja enviada: {} até a última tentativa, por {samples} novas tentativas como esta", lang.percent(chance))))
+            }
+            _ => (lang.say("Too few retries like it are on record to say when it will be sent", "Há poucas novas tentativas como esta registradas para dizer quando será enviada")),
         }
     }
 }

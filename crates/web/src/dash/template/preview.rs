@@ -22,7 +22,7 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, Problem> {
     let payload = made_up(&words.into());
     let rendered =
         visit.act(Method::POST, RENDER, visit.name(), &json!({"version": version, "payload": payload})).await;
-    Ok(shown(visit.lang(), rendered))
+    Ok(shown(visit.lang(), &rendered))
 }
 
 /// What was typed, filled with what was typed for it.
@@ -46,14 +46,14 @@ pub(crate) async fn try_out(visit: Visit, typed: Form) -> Result<Reply, Problem>
             visit.act(Method::POST, RENDER, visit.name(), &ask).await
         }
     };
-    Ok(Reply::Raw(shown(lang, rendered)))
+    Ok(Reply::Raw(shown(lang, &rendered)))
 }
 
 /// The frame has no stylesheet of ours: what stands in it looks as it will elsewhere.
 const FONT: &str = "font: 14px/1.5 system-ui, sans-serif; color: #15201f";
 
-fn shown(lang: Lang, rendered: Result<Value, Problem>) -> Response {
-    let (status, html) = match &rendered {
+fn shown(lang: Lang, rendered: &Result<Value, Problem>) -> Response {
+    let (status, html) = match rendered {
         Ok(rendered) => (StatusCode::OK, content(lang, &rendered["content"])),
         Err(problem) => (StatusCode::UNPROCESSABLE_ENTITY, trouble(lang, problem)),
     };

@@ -53,6 +53,9 @@ impl Data {
     pub(super) fn read(&mut self, bytes: &[u8]) -> Read {
         let mut rest = bytes;
         while let Some(byte) = rest.first().copied() {
+            if self.is_endless(bytes.len() - rest.len()) {
+                return Read::Endless;
+            }
             if self.at == At::Text {
                 let run = rest.iter().position(|b| *b == b'\r').unwrap_or(rest.len());
                 self.keep(&rest[..run]);
@@ -85,11 +88,15 @@ impl Data {
                 }
             }
         }
+        let endless = self.is_endless(bytes.len());
         self.read = self.read.saturating_add(bytes.len());
-        match self.read > self.limit.saturating_mul(PATIENCE) && self.unfit.is_some() {
-            true => Read::Endless,
-            false => Read::More,
-        }
+        if endless { Read::Endless } else { Read::More }
+    }
+
+    /// Whether too much has come, so many bytes of the piece at hand included: its end may be in the same piece, and
+    /// pieces must not make a difference.
+    fn is_endless(&self, more: usize) -> bool {
+        self.unfit.is_some() && self.read.saturating_add(more) > self.limit.saturating_mul(PATIENCE)
     }
 
     fn keep(&mut self, bytes: &[u8]) {
@@ -179,6 +186,17 @@ mod tests {
         assert_eq!(data.read(&[b'x'; 150]), Read::More);
         assert_eq!((data.bytes(), data.mail.capacity()), (0, 0));
         assert_eq!(data.read(&[b'x'; 150]), Read::Endless);
+    }
+
+    #[test] // REQ SE-2
+    fn far_too_large_a_mail_is_endless_though_its_end_comes_in_the_same_piece() {
+        let wire = [&[b'x'; 250][..], b"\r\n.\r\n"].concat();
+        assert_eq!(Data::new(100).read(&wire), Read::Endless);
+        let mut data = Data::new(100);
+        let cut = wire.chunks(1).map(|byte| data.read(byte)).find(|read| *read != Read::More);
+        assert_eq!(cut, Some(Read::Endless));
+        let wire = [&[b'x'; 150][..], b"\r\n.\r\n"].concat();
+        assert_eq!(Data::new(100).read(&wire), Read::End(wire.len()));
     }
 
     proptest! {

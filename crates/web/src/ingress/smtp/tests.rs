@@ -16,82 +16,12 @@ use serde_json::{Value, json};
 
 use super::letter::{Drafts, Way, drafts};
 use super::reply::Reply;
-use super::session::{Act, LINE_BYTES_MAX, Letter, Session, Terms, Tls};
+use super::session::{LINE_BYTES_MAX, Letter, Session, Terms, Tls};
+use super::stage::{SIZE, Stage, terms};
 
-const SIZE: usize = 1_000;
 const NOW: Time = Time::from_millis(1_700_000_000_000);
 
-fn terms(tls: Tls) -> Terms {
-    Terms {
-        name: "pombo.example".to_owned(),
-        size: SIZE,
-        recipients: 3,
-        tls,
-        plaintext_auth: tls == Tls::Never,
-    }
-}
-
-/// A session with whoever answers for it: one key is good, and every mail is stored.
-struct Stage {
-    session: Session,
-    said: Vec<u8>,
-    letters: Vec<Letter>,
-    over: bool,
-    most: usize,
-}
-
 impl Stage {
-    fn new(tls: Tls) -> Stage {
-        Stage {
-            session: Session::new(terms(tls)),
-            said: Vec::new(),
-            letters: Vec::new(),
-            over: false,
-            most: 0,
-        }
-    }
-
-    fn hear(&mut self, bytes: &[u8]) {
-        if self.over {
-            return;
-        }
-        self.session.hear(bytes);
-        while let Some(act) = self.session.next() {
-            self.act(act);
-            if self.over {
-                return;
-            }
-        }
-        self.most = self.most.max(self.session.held());
-    }
-
-    fn act(&mut self, act: Act) {
-        match act {
-            Act::Say(reply) => reply.write(&mut self.said),
-            Act::End(reply) => {
-                reply.write(&mut self.said);
-                self.over = true;
-            }
-            Act::StartTls(reply) => {
-                reply.write(&mut self.said);
-                self.session.secured();
-            }
-            Act::LogIn { channel, key } if channel == "email" && key.expose() == "good" => {
-                self.session.known(ChannelKind::Smtp);
-                Reply::new(235, "2.7.0", "welcome").write(&mut self.said);
-            }
-            Act::LogIn { .. } => {
-                let act = self.session.unknown(Reply::new(535, "5.7.8", "no"));
-                self.act(act);
-            }
-            Act::Take(letter) => {
-                self.letters.push(letter);
-                self.session.taken();
-                Reply::new(250, "2.0.0", "accepted").write(&mut self.said);
-            }
-        }
-    }
-
     /// The codes of the replies so far.
     fn codes(&self) -> Vec<u16> {
         let text = String::from_utf8(self.said.clone()).unwrap();

@@ -69,6 +69,43 @@ async fn media_and_every_way_to_write_a_number_are_taken_as_the_channel_takes_th
 }
 
 #[tokio::test] // REQ IN-3
+async fn a_file_may_come_as_part_of_a_form() {
+    let house = with_evolution().await;
+    let form = |boundary: &str, text: &str| {
+        let field = |name: &str, value: &str| {
+            format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+        };
+        let file = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"laudo.pdf\"\r\n\
+             Content-Type: application/pdf\r\n\r\n{text}\r\n--{boundary}--\r\n"
+        );
+        let fields =
+            [("number", "5511987654321"), ("mediatype", "document"), ("caption", "veja"), ("delay", "1200")];
+        fields.map(|(name, value)| field(name, value)).concat() + &file
+    };
+    let post = async |boundary: &str, body: String| {
+        let kind = format!("multipart/form-data; boundary={boundary}");
+        let headers = [APIKEY, ("content-type", kind.as_str()), ("idempotency-key", "laudo 7")];
+        call(&house, ("POST", MEDIA), &headers, body).await
+    };
+    let first = post("a", form("a", "hi")).await;
+    assert_eq!(first.status, StatusCode::CREATED, "{}", first.text);
+    let again = post("b", form("b", "hi")).await;
+    assert_eq!(first.json()["key"]["id"], again.json()["key"]["id"], "{}", again.text);
+    let stored = messages(&house).await;
+    assert_eq!(stored.len(), 1);
+    assert_eq!(
+        stored[0]["content"],
+        json!({"delay": 1200, "media": {"mediatype": "document", "media": "aGk=", "fileName": "laudo.pdf",
+                                        "mimetype": "application/pdf", "caption": "veja"}})
+    );
+    assert_eq!(post("c", form("c", "ho")).await.status, StatusCode::CONFLICT);
+    let cut = post("d", form("d", "hi").replace("--d--", "")).await;
+    refused(&cut, 400, "Bad Request", &json!(["The form cannot be read, or is not complete"]));
+    assert_eq!(house.stored().await, 1);
+}
+
+#[tokio::test] // REQ IN-3
 async fn what_is_wrong_is_told_as_evolution_tells_it_and_stores_nothing() {
     let house = with_evolution().await;
     let number = "5511987654321";

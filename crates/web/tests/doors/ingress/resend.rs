@@ -298,6 +298,7 @@ async fn keys_are_told_apart_as_resend_does_and_nobody_sees_anothers_mail() {
     refused(&show(scoped, &id).await, 404, "not_found");
     refused(&send(&[scoped]).await, 422, "validation_error");
     refused(&call(&house, ("DELETE", "/emails"), &[PRODUCER], "").await, 405, "method_not_allowed");
+    refused(&call(&house, ("POST", "/emails/x/send"), &[PRODUCER], "").await, 404, "not_found");
     refused(&call(&house, ("POST", "/emails/x/cancel"), &[PRODUCER], "").await, 404, "not_found");
 }
 
@@ -336,4 +337,29 @@ async fn whoever_comes_too_fast_is_told_in_the_headers_that_clients_read() {
     }
     house.door.close();
     refused(&post(&house, &[], &mail(&json!({}))).await, 503, "service_unavailable");
+}
+
+#[tokio::test] // REQ IN-3, ML-6
+async fn a_mail_that_waits_is_called_back_with_all_its_recipients_and_one_that_went_is_not() {
+    let house = with_smtp().await;
+    let asked = mail(&json!({"to": ["ana@x.example", "bia@x.example"], "scheduled_at": "in 5 minutes"}));
+    let scheduled = id(&post(&house, &[], &asked).await);
+    let cancel =
+        async |who, id: &str| call(&house, ("POST", &format!("/emails/{id}/cancel")), &[who], "").await;
+    refused(&cancel(FOREIGN, &scheduled).await, 404, "not_found");
+    for _ in 0..2 {
+        let reply = cancel(PRODUCER, &scheduled).await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);
+        assert_eq!(reply.json(), json!({"object": "email", "id": scheduled}));
+    }
+    assert_eq!(event(&house, &scheduled).await, "canceled");
+    let states: Vec<Value> = messages(&house).await.iter().map(|message| message["state"].clone()).collect();
+    assert_eq!(states, ["cancelled", "cancelled"]);
+
+    let gone = id(&post(&house, &[], &mail(&json!({}))).await);
+    let work = claimed(&house, 1).await;
+    refused(&cancel(PRODUCER, &gone).await, 422, "validation_error");
+    house.store.settle(vec![settlement(&work[0], sent())]).await.unwrap();
+    refused(&cancel(PRODUCER, &gone).await, 422, "validation_error");
+    assert_eq!(event(&house, &gone).await, "sent");
 }

@@ -1,0 +1,76 @@
+//! The configuration file. What it refuses it explains, and no secret of the environment is in the explanation.
+
+use std::path::PathBuf;
+
+use pombo::config::{Config, EXAMPLE, Environment, Problems, Source};
+
+use super::text;
+use crate::Sign;
+
+pub(super) const WORDS: &[&str] = &[
+    "[channels.x]\nkind = \"webhook\"\n",
+    "[channels.x]\nkind = \"smtp\"\nurl = \"smtps://u:p@mail.example\"\n",
+    "[channels.x.retry]\nattempts = 3\n",
+    "[[channels.x.rules]]\nstatus = 429\nverdict = \"retry\"\n",
+    "[lanes.x]\nworkers = 4\n",
+    "[[routes]]\ntype = \"a\"\nlane = \"bulk\"\n",
+    "[policies.x]\n",
+    "[windows.x]\nhours = \"08:00-18:00\"\n",
+    "[retention]\nsent = \"30d\"\n",
+    "[alerts]\n",
+    "[notices.x]\nchannel = \"x\"\nto = \"a@x.example\"\n",
+    "[store]\ndatabase_url = \"${SECRET}\"\n",
+    "[encryption]\nkey = \"${SECRET}\"\n",
+    "profile = \"development\"\n",
+    "time_zone = \"America/Sao_Paulo\"\n",
+    "${SECRET}",
+    "$${",
+    "\"10/s\"",
+    "\"48h\"",
+    "10.0.0.0/8",
+    "{ last = 100 }",
+    "true",
+    "'''",
+];
+
+const CANARY: &str = "c4n4ry-s3cr3t-0123456789";
+
+/// The example, as it is and with everything switched on that it leaves out.
+pub(super) fn made() -> Vec<Vec<u8>> {
+    let all = EXAMPLE.lines().map(|line| match line.strip_prefix('#') {
+        Some(setting) if !setting.starts_with(' ') => setting,
+        _ => line,
+    });
+    let all = all.collect::<Vec<_>>().join("\n");
+    let mut seeds = vec![EXAMPLE.as_bytes().to_vec(), all.as_bytes().to_vec()];
+    // Each section by itself, so that changes of one are not drowned by the rest.
+    seeds.extend(all.split("\n\n").filter(|part| part.contains('=')).map(|part| part.as_bytes().to_vec()));
+    seeds
+}
+
+pub(super) fn run(bytes: &[u8]) -> Sign {
+    let file = text(bytes);
+    let environment: Environment =
+        [("SECRET", CANARY), ("DATABASE_URL", CANARY), ("POMBO_ENCRYPTION_KEY", CANARY)]
+            .into_iter()
+            .collect();
+    // Files that it names are looked for in a folder that is not there.
+    let source = Source { file: Some(PathBuf::from("no-such-folder/pombo.toml")), profile: None };
+    match Config::parse(&file, source, &environment) {
+        Ok(config) => {
+            let shown = format!("{config:?}");
+            assert!(!shown.contains(CANARY), "{shown}");
+            let setup = config.setup();
+            assert!(setup.lanes.contains_key("default") && !setup.channels.is_empty());
+            Sign::of((config.channels.len().min(4), config.lanes.len(), setup.routes.len()))
+        }
+        Err(problems) => {
+            let shown = problems.to_string();
+            assert!(!shown.contains(CANARY), "{shown}");
+            let Problems(list) = &problems;
+            assert!(!list.is_empty() && !shown.is_empty());
+            let whats = list.iter().map(|problem| problem.to_string().chars().take(40).collect::<String>());
+            Sign::of(whats.take(3).collect::<Vec<_>>())
+        }
+    }
+}
