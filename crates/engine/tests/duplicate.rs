@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use pombo_engine::decide::{End, settlement};
-use pombo_kernel::adapt::Memory;
+use pombo_kernel::adapt;
 use pombo_kernel::classify::Rules;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::kind::ChannelKind;
@@ -65,8 +65,15 @@ fn after(ends: impl IntoIterator<Item = End>) -> Story {
     for end in ends {
         let ask = Ask { node: NodeId(1), lane: Default::default(), max: 1, rates: Arc::default() };
         let claimed = store.claim(&ask, now).unwrap().remove(0);
-        let settlement =
-            settlement(&claimed, Some(&channel), &Memory::default(), end, now, now, &mut Dice::seeded(1));
+        let settlement = settlement(
+            &claimed,
+            Some(&channel),
+            &adapt::Memory::default(),
+            end,
+            now,
+            now,
+            &mut Dice::seeded(1),
+        );
         store.settle(settlement, now).unwrap();
         now = now + Span::from_hours(12);
     }

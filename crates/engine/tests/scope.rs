@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use pombo_engine::decide::{End, settlement};
-use pombo_kernel::adapt::Memory;
+use pombo_kernel::adapt;
 use pombo_kernel::block::BlockChange;
 use pombo_kernel::classify::{Rules, Scope};
 use pombo_kernel::dice::Dice;
@@ -62,7 +62,8 @@ fn held(destination: Destination, reply: Reply) -> Scope {
     let ask = Ask { node: NodeId(1), lane: Default::default(), max: 1, rates: Arc::default() };
     let claimed = store.claim(&ask, now).unwrap().remove(0);
     let end = End::Reply(reply);
-    match settlement(&claimed, Some(&channel), &Memory::default(), end, now, now, &mut Dice::seeded(1)).block
+    match settlement(&claimed, Some(&channel), &adapt::Memory::default(), end, now, now, &mut Dice::seeded(1))
+        .block
     {
         BlockChange::Set(scope, _) => scope,
         other => panic!("{other:?}"),
