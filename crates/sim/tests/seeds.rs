@@ -4,7 +4,6 @@
 
 #![allow(clippy::print_stdout, reason = "how many were played is worth reading")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::print_stdout, reason = "a long run counts what it played")]
 
 use pombo_sim::{Show, run};
 
