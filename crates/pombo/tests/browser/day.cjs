@@ -49,7 +49,7 @@ async function languages(browser) {
     return page.evaluate(() => document.documentElement.lang);
   };
   assert.equal(await said("Visão geral"), "pt-BR");
-  await page.locator(".side").getByRole("link", { name: "Mensagens" }).click();
+  await page.locator(".side").getByRole("link", { name: "Mensagens", exact: true }).click();
   await page.locator(".side").getByRole("button", { name: "English" }).click();
   assert.equal(await said("Messages"), "en");
   assert.equal(new URL(page.url()).pathname, "/messages", "the page is the same one");

@@ -31,6 +31,7 @@ const LOOKS = (things) => ({
   "/channels/{name}": ["channel", "/channels/bank"],
   "/policies": ["policies", "/policies"],
   "/policies/{name}": ["policy", "/policies/whatsapp"],
+  "/learning": ["learning", "/learning"],
   "/alerts": ["alerts", "/alerts"],
   "/alerts/{id}": ["alert", `/alerts/${things.alert}`],
   "/audit": ["audit", "/audit"],

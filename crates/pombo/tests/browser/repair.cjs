@@ -1,6 +1,7 @@
 // What an operator does about what failed: one message that is corrected, a group that is sent again, a campaign that is
 // led to its end. All of it with a script and without one.
 
+const http = require("node:http");
 const { assert, isMarked, mark, operator, place, until } = require("./chrome.cjs");
 const { call, get, order, post, stands } = require("./api.cjs");
 
@@ -61,11 +62,24 @@ async function corrected(browser, way) {
   await own.leave();
 }
 
+// A shop that takes nothing, until it is mended.
+async function shop() {
+  const own = { status: 422 };
+  const server = http.createServer((request, response) => {
+    request.resume();
+    request.on("end", () => response.writeHead(own.status).end("the price list is being changed"));
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  own.url = `http://127.0.0.1:${server.address().port}/`;
+  own.close = () => server.close();
+  return own;
+}
+
 // Sends a whole group again, once whoever refused it is well.
 async function reprocessed(browser, way) {
   const ids = [];
-  // Each is refused at all three attempts of its first round.
-  for (const n of [1, 2, 3]) ids.push(await order(`pedido-60${n}`, "/flaky?fail=3"));
+  const refusing = await shop();
+  for (const n of [1, 2, 3]) ids.push(await order(`pedido-60${n}`, "", { to: refusing.url }));
   for (const id of ids) await stands(id, "failed");
   const own = await operator(browser, way.options);
   const { page } = own;
@@ -73,9 +87,14 @@ async function reprocessed(browser, way) {
   await nav(page, "Dead letters");
   await page.locator(`main a[href*="${cause.id}"]`).first().click();
   await page.getByText("pedido-602").waitFor();
+  refusing.status = 200;
   await follow(page, "Send all of them again");
   await press(page, "Send again");
+  await page.waitForURL("**/operations/*");
+  await way.begin(page);
+  await way.shows(page, page.locator("main .badge", { hasText: "done" }).first());
   for (const id of ids) await stands(id, "sent");
+  refusing.close();
   await nav(page, "Dead letters");
   await title(page, "Dead letters");
   assert.equal(await page.locator(`main a[href*="${cause.id}"]`).count(), 0, "the cause is gone");
