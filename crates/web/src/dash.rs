@@ -23,7 +23,6 @@ pub(crate) mod live;
 mod login;
 mod message;
 mod messages;
-mod multipart;
 mod operation;
 mod overview;
 mod parts;

@@ -5,7 +5,6 @@
 //! any other message.
 
 pub(crate) mod evolution;
-mod form;
 mod members;
 pub(crate) mod queue;
 pub(crate) mod resend;

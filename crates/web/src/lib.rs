@@ -22,6 +22,7 @@ pub mod key;
 mod keyring;
 pub mod keys;
 mod meter;
+mod multipart;
 pub mod notice;
 mod openapi;
 pub mod operation;

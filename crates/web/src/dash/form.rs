@@ -6,10 +6,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, header};
 use pombo_kernel::setup::Setup;
 
-use super::multipart;
 use super::visit::Visit;
 use crate::Door;
 use crate::body;
+use crate::multipart;
 use crate::problem::{Code, Problem};
 
 /// The fields of a form, in order, and the files that came with it.
@@ -29,15 +29,14 @@ impl Form {
         let held = body::whole(door, headers, body, limit).await?;
         let unreadable =
             |()| Problem::new(Code::UnsupportedMediaType, "this is not a form", "send the form of the page");
-        let kind = headers.get(header::CONTENT_TYPE).cloned();
-        if let Some(boundary) = kind.as_ref().and_then(multipart::boundary) {
+        if let Some(boundary) = multipart::boundary(headers) {
             let mut form = Form::default();
-            for part in multipart::parts(&held.text, &boundary).ok_or(()).map_err(unreadable)? {
-                match part.is_file {
-                    true => form.files.push((part.name, part.content)),
-                    false => {
-                        let text = String::from_utf8(part.content.to_vec()).map_err(|_| unreadable(()))?;
-                        form.fields.push((part.name, text));
+            for field in multipart::read(&held.text, &boundary).ok_or(()).map_err(unreadable)? {
+                match field.file_name {
+                    Some(_) => form.files.push((field.name, held.text.slice_ref(field.bytes))),
+                    None => {
+                        let text = std::str::from_utf8(field.bytes).map_err(|_| unreadable(()))?;
+                        form.fields.push((field.name, text.to_owned()));
                     }
                 }
             }
@@ -45,6 +44,7 @@ impl Form {
         }
         let mut request = Request::new(Body::from(held.text.clone()));
         *request.method_mut() = http::Method::POST;
+        let kind = headers.get(header::CONTENT_TYPE).cloned();
         request.headers_mut().extend(kind.map(|kind| (header::CONTENT_TYPE, kind)));
         let read = axum::Form::<Vec<(String, String)>>::from_request(request, &()).await;
         let read = read.map(|axum::Form(fields)| Form { fields, files: Vec::new() });

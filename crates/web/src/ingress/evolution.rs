@@ -15,10 +15,10 @@ use pombo_kernel::setup::{ChannelSetup, Destination, Setup};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::form::{self, Field};
 use super::members::{Members, value};
 use super::{accept, json, keyed, part};
 use crate::auth::Caller;
+use crate::multipart::{self, Field};
 use crate::problem::{Code, Problem};
 use crate::route::Call;
 use crate::{body, idempotency, suppression};
@@ -102,13 +102,13 @@ async fn take(call: Call, what: What) -> Result<Response, Problem> {
         return Ok(envelope(StatusCode::NOT_FOUND, "Not Found", &message));
     };
     let limit = setup.limits.body_bytes();
-    let form = form::boundary(&head.headers).filter(|_| what == What::Media);
+    let form = multipart::boundary(&head.headers).filter(|_| what == What::Media);
     let held = match form {
         Some(_) => body::whole(&door, &head.headers, body, limit).await?,
         None => body::held_json(&door, &head.headers, body, limit).await?,
     };
     let members = match &form {
-        Some(boundary) => of_form(form::read(&held.text, boundary)),
+        Some(boundary) => of_form(multipart::read(&held.text, boundary)),
         None => of_json(Members::read(&held.text, KNOWN)?),
     };
     let (number, content) = match members.and_then(|members| read(members, what)) {

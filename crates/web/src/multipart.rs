@@ -1,23 +1,24 @@
-//! Forms with files (`multipart/form-data`), as clients of Evolution send them.
+//! Forms with files (`multipart/form-data`, RFC 7578), as browsers and clients of Evolution send them: read from a body
+//! that is there as a whole, and bounded as every body is.
 
 use http::{HeaderMap, header};
 
-/// The most fields that one form has.
-const FIELDS_MAX: usize = 32;
+/// More fields than any form has: the widest asks for each column of a list.
+const FIELDS_MAX: usize = 1_000;
 /// The longest boundary, by the standard.
 const BOUNDARY_MAX: usize = 70;
 
 /// One field of a form: a text, or a file with its name and type.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Field<'a> {
-    pub(super) name: String,
-    pub(super) file_name: Option<String>,
-    pub(super) media_type: Option<String>,
-    pub(super) bytes: &'a [u8],
+pub(crate) struct Field<'a> {
+    pub(crate) name: String,
+    pub(crate) file_name: Option<String>,
+    pub(crate) media_type: Option<String>,
+    pub(crate) bytes: &'a [u8],
 }
 
 /// What stands between the fields, if the body says that it is a form.
-pub(super) fn boundary(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn boundary(headers: &HeaderMap) -> Option<String> {
     let text = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     let mut parts = Parts(text);
     parts.next()?.eq_ignore_ascii_case("multipart/form-data").then_some(())?;
@@ -26,7 +27,7 @@ pub(super) fn boundary(headers: &HeaderMap) -> Option<String> {
 }
 
 /// The fields of a form, in their order; nothing if it is none, has more fields than anybody needs, or ends too early.
-pub(super) fn read<'a>(body: &'a [u8], boundary: &str) -> Option<Vec<Field<'a>>> {
+pub(crate) fn read<'a>(body: &'a [u8], boundary: &str) -> Option<Vec<Field<'a>>> {
     let delimiter = format!("\r\n--{boundary}");
     let (mut fields, mut rest) = (Vec::new(), body.strip_prefix(&delimiter.as_bytes()[2..])?);
     while !rest.starts_with(b"--") {
@@ -102,6 +103,8 @@ fn cut<'a>(text: &'a [u8], at: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn of(content_type: &str) -> Option<String> {
@@ -159,5 +162,17 @@ mod tests {
         }
         long.extend_from_slice(b"--");
         assert_eq!(read(&long, "x"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_read_or_refused(content in proptest::collection::vec(any::<u8>(), 0..200), tail in ".{0,80}") {
+            let head = b"--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n";
+            let whole = [&head[..], &content, tail.as_bytes(), b"\r\n--x--"].concat();
+            if let Some(fields) = read(&whole, "x") {
+                let bytes: usize = fields.iter().map(|field| field.bytes.len()).sum();
+                prop_assert!(bytes <= content.len() + tail.len());
+            }
+        }
     }
 }
