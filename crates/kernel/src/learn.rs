@@ -108,15 +108,18 @@ impl Cell {
     }
 
     /// How long it had been failing when the wait began, as far as the two buckets can tell.
-    pub fn before(self) -> Bucket {
+    pub fn before(self) -> Span {
         let middle = |bucket: Bucket| {
             let (from, to) = bucket.bounds();
             (from.millis() + to.millis()) / 2
         };
-        if self.attempt == 2 {
-            return Bucket::FIRST;
-        }
-        Bucket::of(Span::from_millis(middle(self.elapsed).saturating_sub(middle(self.wait))))
+        let (from, to) = self.elapsed.bounds();
+        Span::from_millis(match (self.attempt, self.wait == self.elapsed) {
+            (2, _) => 0,
+            // Two moments of one bucket are less than its width apart.
+            (_, true) => (to.millis() - from.millis()) * 2 / 5,
+            (_, false) => middle(self.elapsed) - middle(self.wait),
+        })
     }
 }
 
@@ -419,8 +422,9 @@ mod tests {
     fn late_attempts_count_together_and_no_wait_is_longer_than_all_the_time() {
         assert_eq!(cell(300, 1, 5).attempt, 8);
         assert_eq!(cell(3, 60, 30), cell(3, 60, 60));
-        assert_eq!(cell(2, 60, 60).before(), Bucket::FIRST);
-        assert_eq!(cell(3, 30, 90).before(), Bucket::of(Span::from_secs(60)));
+        assert_eq!(cell(2, 60, 60).before(), Span::ZERO);
+        assert_eq!(Bucket::of(cell(3, 30, 90).before()), Bucket::of(Span::from_secs(60)));
+        assert_eq!(Bucket::of(cell(3, 30, 35).before()), Bucket::of(Span::from_secs(5)));
     }
 
     #[test] // REQ LN-1

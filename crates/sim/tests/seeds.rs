@@ -2,8 +2,8 @@
 //!
 //! `POMBO_SIM_SEEDS=20000` plays more than usual.
 
+#![allow(clippy::print_stdout, reason = "how many were played is worth reading")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::print_stdout, reason = "a long run counts what it played")]
 
 use pombo_sim::{Show, run};
 

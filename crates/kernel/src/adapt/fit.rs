@@ -72,7 +72,7 @@ struct Stretch {
 impl Stretch {
     fn of(cell: Cell) -> Stretch {
         let to = middle(cell.elapsed);
-        let from = if cell.attempt == 2 { 0.0 } else { (to - middle(cell.wait)).max(0.0) };
+        let from = millis(cell.before()).min(to);
         let first = usize::from(bucket_of(from).index());
         let last = usize::from(cell.elapsed.index()).max(first);
         let shares = (first..=last).map(|index| {

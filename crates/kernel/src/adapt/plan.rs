@@ -9,9 +9,11 @@ use crate::time::Span;
 const LOST: f64 = 300.0;
 /// What it may cost to be delivered half an octave later, in attempts that fail: the more, the sooner and the oftener is
 /// tried.
-const HASTE: [f64; 8] = [4.0, 2.0, 1.4, 1.0, 0.7, 0.5, 0.3, 0.1];
+const HASTE: [f64; 8] = [1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1];
 /// The share of the failed attempts of the policy's own schedule that is allowed.
-const SPARED: f64 = 0.5;
+const SPARED: f64 = 0.4;
+/// Fewer failed attempts a message than this are not worth waiting for.
+const FEW: f64 = 0.1;
 /// What it costs to give up sooner than the policy's own schedule does.
 const GIVEN_UP: f64 = 30.0;
 /// Further ahead nobody plans.
@@ -56,7 +58,7 @@ impl Plan {
     /// For waits from `least` to `most`, in a round whose schedule without adaptation would be `own`. No retry is made at
     /// or after `deadline`, counted from the first failure.
     ///
-    /// It is in as much haste as lets it fail half as often as that schedule would, and does not give up sooner.
+    /// It is in as much haste as lets it fail two fifths as often as that schedule would, and does not give up sooner.
     pub fn new(chances: &Chances, least: Span, most: Span, own: &[Span], deadline: Option<Span>) -> Plan {
         let course = chances.course();
         let points = (0..POINTS).map(|index| Point::at(point(index), &course)).collect();
@@ -64,7 +66,7 @@ impl Plan {
         let own = &own[..own.len().min(AHEAD)];
         let end = own.iter().map(|wait| millis(*wait)).sum();
         let mut plan = Plan { course, least, most, deadline, end, haste: 0.0, points, ahead: Vec::new() };
-        let allowed = plan.wasted_by(own) * SPARED;
+        let allowed = (plan.wasted_by(own) * SPARED).max(FEW);
         // The more patient, the fewer fail: the first of them that is patient enough.
         let (mut from, mut to) = (0, HASTE.len() - 1);
         while from < to {

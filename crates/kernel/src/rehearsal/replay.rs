@@ -82,7 +82,7 @@ fn histories(curve: &Curve) -> ([f64; BUCKETS], [f64; BUCKETS]) {
     let mut last = 0;
     for (cell, Counts { tried, passed }) in curve.cells() {
         let to = usize::from(cell.elapsed.index());
-        let from = usize::from(cell.before().index()).min(to);
+        let from = usize::from(Bucket::of(cell.before()).index()).min(to);
         let first = if cell.attempt == 2 { 0 } else { (from + 1).min(to) };
         last = last.max(to);
         for at in first..=to {

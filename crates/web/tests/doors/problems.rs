@@ -248,6 +248,11 @@ async fn every_code_can_be_met() {
         house.post("/v1/webhooks", &json!({"url": "https://hooks.example/x"})).await;
     }
     met.insert(house.post("/v1/webhooks", &json!({"url": "https://hooks.example/x"})).await.code());
+    let rule = |number: usize| json!({"channel": "crm", "rule": {"contains": format!("words {number}"), "verdict": "transient", "category": "x"}});
+    for number in 0..100 {
+        house.post("/v1/rules", &rule(number)).await;
+    }
+    met.insert(house.post("/v1/rules", &rule(100)).await.code());
     met.insert(house.call("DELETE", "/v1/keys/key_admin", Body::empty()).await.code());
     house.post("/v1/keys/key_viewer/rotate", &json!({})).await;
     met.insert(house.post("/v1/keys/key_viewer/rotate", &json!({})).await.code());
