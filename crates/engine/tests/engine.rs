@@ -311,6 +311,11 @@ async fn a_destination_that_is_down_costs_one_free_probe_at_a_time_and_comes_bac
 
     world.pass(Span::from_millis(1)).await;
     world.calls(1).await;
+    // The ramp begins with the commit of what got through, and not with the call.
+    let mut changes = world.store.watch();
+    while world.block_kinds().await != [BlockKind::Ramp] {
+        changes.changed().await.unwrap();
+    }
     for _ in 0..100 {
         world.pass(Span::from_millis(100)).await;
     }

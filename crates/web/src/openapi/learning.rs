@@ -41,11 +41,12 @@ pub(super) const ENTRIES: &[Entry] = &[
             said::<RuleView>(200, "The rule that is there already."),
             said::<RuleView>(201, "The rule."),
         ])
-        .codes(&[Code::TooManyRules]),
+        .codes(&[Code::NotFound, Code::TooManyRules]),
     entry("POST", "/v1/rules/try", "try_rule", "Says what a rule would change in the dead letters that there are")
         .about("Looks at the last error of the newest 2,000 dead letters of the channel, and changes nothing.")
         .needs(&[json::<RuleRequest>("RuleRequest", WRITTEN)])
-        .answers(&[said::<TrialView>(200, "How many it would have decided, and what was decided then.")]),
+        .answers(&[said::<TrialView>(200, "How many it would have decided, and what was decided then.")])
+        .codes(&[Code::NotFound]),
     entry("DELETE", "/v1/rules/{id}", "remove_rule", "Takes back a rule that was accepted")
         .names(&[RULE])
         .answers(&[silent(204, "It is gone, and all nodes know within seconds.")]),
