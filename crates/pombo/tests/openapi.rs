@@ -107,10 +107,12 @@ fn strict(mut document: Value) -> Value {
 
 #[tokio::test] // REQ IN-1
 async fn a_checker_finds_no_server_error_and_no_answer_that_is_not_described() {
-    let house = House::open().await;
-    let options = ["--max-examples", "20"];
-    let said = house.check(place::KEY, &options).await;
-    assert!(said.contains("No issues found"), "{said}");
+    // Whoever tries everything with keys may end the one that it comes with; so it does that last, in a house apart.
+    let (house, apart) = (House::open().await, House::open().await);
+    for (house, keys) in [(&house, "--exclude-path-regex"), (&apart, "--include-path-regex")] {
+        let said = house.check(place::KEY, &["--max-examples", "20", keys, "^/v1/keys/"]).await;
+        assert!(said.contains("No issues found"), "{said}");
+    }
     for role in ["producer", "viewer"] {
         let key = house.key(role).await;
         let options = ["--max-examples", "3", "--phases", "examples,fuzzing"];
