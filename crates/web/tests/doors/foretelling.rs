@@ -193,6 +193,22 @@ async fn campaigns_of_one_line_are_foretold_together() {
 }
 
 #[tokio::test] // REQ BK-7, BK-8
+async fn a_preview_finds_whoever_is_suppressed_on_a_short_list_and_on_a_long_one() {
+    let house = ruled(LineRules::default()).await;
+    let id = running(&house, 4, &json!({})).await;
+    let entry = |who: String| json!({"kind": "email", "recipient": who, "reason": "opt_out"});
+    for (others, whom) in [(0..998, "p3@example.com"), (998..2_500, "P1@example.com")] {
+        let lines: Vec<Value> =
+            others.map(|n| entry(format!("other{n}@example.com"))).chain([entry(whom.to_owned())]).collect();
+        let import = house.post("/v1/suppressions/import", &json!(lines)).await;
+        assert_eq!(import.status, StatusCode::OK, "{}", import.text);
+        let preview = done(&house, &id, "preview", &json!({})).await;
+        let suppressed = if whom.starts_with('P') { 2 } else { 1 };
+        assert_eq!((&preview["suppressed"], &preview["suppressed_checked"]), (&json!(suppressed), &json!(4)));
+    }
+}
+
+#[tokio::test] // REQ BK-7, BK-8
 async fn a_preview_of_one_that_runs_looks_at_those_who_have_a_message_already() {
     let house = ruled(LineRules::default()).await;
     let id = running(&house, 4, &json!({})).await;

@@ -1,6 +1,6 @@
 //! What a campaign would do, before it does it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use futures_util::future::try_join_all;
 use pombo_kernel::campaign::Campaign;
@@ -10,11 +10,13 @@ use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::listing::Terms;
 use pombo_kernel::mask;
 use pombo_kernel::message::Json;
+use pombo_kernel::name::Tenant;
 use pombo_kernel::suppression::Family;
 use pombo_kernel::template::Compiled;
 use pombo_kernel::time::Time;
+use pombo_store::Store;
 use pombo_store::roster::{Recipient, Roster};
-use pombo_store::shelf::Doc;
+use pombo_store::shelf::{Doc, Pick, Shelf, Wanted};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -30,7 +32,9 @@ use crate::{Door, suppression};
 /// Recipients that are looked at, and how many of them together.
 const LOOKED_AT: u64 = 10_000;
 const AT_ONCE: usize = 500;
-/// Entries of the suppression list that are asked for at the same time.
+/// A suppression list with fewer entries than this is read once, instead of being asked for each recipient.
+const SHORT_LIST: usize = 1_000;
+/// Entries of a longer one that are asked for at the same time.
 const LOOK_UPS: usize = 32;
 const SAMPLES: usize = 3;
 /// Where nobody is left to be reached, samples are of the first on the list who could be.
@@ -95,9 +99,10 @@ pub(super) async fn of(
     let (store, setup, now) = (door.store(), door.setup(), door.now());
     let Terms { kind, template, .. } = terms(door, doc, campaign).await?;
     let mut looked = Looked::at_nobody(campaign, template, kind);
+    let suppressed = Suppressed::of(store, &doc.tenant, kind).await?;
     // Those who have a message already, and then those who will.
     for standing in [Standing::Queued, Standing::Pending] {
-        look(door, doc, campaign, &mut looked, standing).await?;
+        look(door, doc, campaign, (&mut looked, &suppressed), standing).await?;
     }
     if looked.people == 0 {
         looked.at_past(campaign, &page(door, doc, None, 0, SAMPLES_AMONG).await?);
@@ -136,7 +141,7 @@ async fn look(
     door: &Door,
     doc: &Doc,
     campaign: &Campaign,
-    looked: &mut Looked,
+    (looked, suppressed): (&mut Looked, &Suppressed),
     standing: Standing,
 ) -> Result<(), Problem> {
     let mut after = 0;
@@ -144,19 +149,69 @@ async fn look(
         let recipients = page(door, doc, Some(standing), after, AT_ONCE).await?;
         let Some(last) = recipients.last() else { break };
         after = last.number;
-        if Family::of(looked.kind).is_some() {
-            for some in recipients.chunks(LOOK_UPS) {
-                let (store, tenant, kind) = (door.store(), &doc.tenant, looked.kind);
-                let entries = some.iter().map(|it| suppression::of(store, tenant, kind, &it.to));
-                looked.suppressed += try_join_all(entries).await?.iter().flatten().count() as u64;
-            }
-        }
+        looked.suppressed += suppressed.among(door.store(), doc, looked.kind, &recipients).await?;
         recipients.iter().for_each(|recipient| looked.at(campaign, recipient));
         if recipients.len() < AT_ONCE {
             break;
         }
     }
     Ok(())
+}
+
+/// Who is not to be written to: everybody who is, where they are few.
+enum Suppressed {
+    /// Where the list has an entry.
+    Short(HashSet<String>),
+    Long,
+}
+
+impl Suppressed {
+    async fn of(store: &dyn Store, tenant: &Tenant, kind: ChannelKind) -> Result<Suppressed, Problem> {
+        if Family::of(kind).is_none() {
+            return Ok(Suppressed::Short(HashSet::new()));
+        }
+        let (tenant, pick) = (Some(tenant.clone()), Pick::All { after: None });
+        let entries =
+            store.docs(Wanted { shelf: Shelf::Suppression, tenant, pick, limit: SHORT_LIST }).await?;
+        Ok(match entries.len() < SHORT_LIST {
+            true => {
+                let known = entries.into_iter().filter(|entry| suppression::read(entry).is_some());
+                Suppressed::Short(known.map(|entry| entry.id).collect())
+            }
+            false => Suppressed::Long,
+        })
+    }
+
+    /// How many of them there are among these.
+    async fn among(
+        &self,
+        store: &dyn Store,
+        doc: &Doc,
+        kind: ChannelKind,
+        recipients: &[Recipient],
+    ) -> Result<u64, Problem> {
+        let tenant = &doc.tenant;
+        let Some(family) = Family::of(kind) else { return Ok(0) };
+        match self {
+            Suppressed::Short(places) => {
+                let is_there = |to: &str| {
+                    family.normalised(to).is_some_and(|to| {
+                        places.contains(&suppression::place(family, &to))
+                            || places.contains(&suppression::hidden_place(store, tenant, family, &to))
+                    })
+                };
+                Ok(recipients.iter().filter(|it| is_there(&it.to)).count() as u64)
+            }
+            Suppressed::Long => {
+                let mut count = 0;
+                for some in recipients.chunks(LOOK_UPS) {
+                    let entries = some.iter().map(|it| suppression::of(store, tenant, kind, &it.to));
+                    count += try_join_all(entries).await?.iter().flatten().count();
+                }
+                Ok(count as u64)
+            }
+        }
+    }
 }
 
 async fn page(

@@ -257,10 +257,6 @@ fn samples(lines: &[Line], setup: &Setup, veil: Veil) -> Vec<Sample> {
 /// Counts dead letters: by their groups if these say enough, else page by page, up to a bound.
 async fn count(door: &Door, caller: &Caller, wanted: &Filter) -> Result<Count, Problem> {
     let (store, setup) = (door.store(), door.setup());
-    let first = store.page(wanted.clone(), None, COUNT_PAGE).await?;
-    let samples = samples(&first.lines, &setup, Veil::of(caller, &setup));
-    let mut count = first.lines.len() as u64;
-    let mut next = first.next;
     let by_group = Filter {
         tenant: wanted.tenant.clone(),
         state: wanted.state,
@@ -269,7 +265,13 @@ async fn count(door: &Door, caller: &Caller, wanted: &Filter) -> Result<Count, P
         within: wanted.within.clone(),
         ..Filter::default()
     };
-    if next.is_some() && by_group == *wanted {
+    let by_group = by_group == *wanted;
+    // Where groups say how many there are, so many are read as are shown.
+    let first = store.page(wanted.clone(), None, if by_group { SAMPLES } else { COUNT_PAGE }).await?;
+    let samples = samples(&first.lines, &setup, Veil::of(caller, &setup));
+    let mut count = first.lines.len() as u64;
+    let mut next = first.next;
+    if next.is_some() && by_group {
         let groups = store.groups(wanted.tenant.clone(), GROUPS_MAX).await?;
         if groups.len() < GROUPS_MAX {
             let meant = groups.iter().filter(|group| {
