@@ -23,9 +23,9 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 /// How long an accepted rule takes to be known here, at most.
-const EVERY: Duration = Duration::from_secs(5);
+const EVERY: Duration = Duration::from_secs(20);
 /// What retries have taught is read once in so many looks, where a policy goes by it.
-const REMEMBER_EVERY: u32 = 6;
+const REMEMBER_EVERY: u32 = 2;
 
 /// The one who looks. Ends when this is dropped.
 #[derive(Debug)]
