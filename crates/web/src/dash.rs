@@ -26,6 +26,7 @@ mod messages;
 mod operation;
 mod overview;
 mod parts;
+mod period;
 mod policies;
 mod reasons;
 mod schedule;

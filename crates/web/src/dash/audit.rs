@@ -6,7 +6,7 @@ pub(crate) mod event;
 use axum::response::Response;
 use http::Method;
 use maud::{Markup, html};
-use pombo_kernel::time::{Span, Time};
+use pombo_kernel::time::Time;
 use pombo_kernel::window::Date;
 use pombo_store::audit::Event;
 use serde::Deserialize;
@@ -17,6 +17,7 @@ use super::messages::short;
 use super::parts::{
     self, choice, empty, encoded, field, linked, none, pager, query, table, time, with_query,
 };
+use super::period;
 use super::sheet::Sheet;
 use super::visit::{Look, Visit};
 use super::words::Lang;
@@ -25,12 +26,6 @@ use crate::problem::Problem;
 /// The filters that are always seen, and those that are folded away.
 const USUAL: [&str; 4] = ["event", "actor", "channel", "period"];
 const FURTHER: [&str; 5] = ["message", "claim", "campaign", "from", "to"];
-const PERIODS: [(&str, Span); 4] = [
-    ("1h", Span::from_hours(1)),
-    ("24h", Span::from_hours(24)),
-    ("7d", Span::from_hours(7 * 24)),
-    ("30d", Span::from_hours(30 * 24)),
-];
 
 #[derive(Deserialize)]
 struct Records {
@@ -71,8 +66,8 @@ fn wanted(look: &Look, asked: &Pairs) -> Pairs {
         let value = value.trim();
         match name.as_str() {
             "period" => {
-                let (_, span) = PERIODS.iter().find(|(name, _)| *name == value).filter(|_| !from)?;
-                Some(("since".to_owned(), (look.now - *span).to_string()))
+                let since = period::since(look, value).filter(|_| !from)?;
+                Some(("since".to_owned(), since.to_string()))
             }
             "from" => Some(("since".to_owned(), day(value, 0))),
             "to" => Some(("until".to_owned(), day(value, 1))),
@@ -212,13 +207,7 @@ fn filters(visit: &Visit, asked: &Pairs) -> Markup {
     let setup = visit.door().setup();
     let own = visit.caller().channels_in(&setup).map(|it| (it.name.to_string(), it.name.to_string()));
     let channels: Pairs = [any].into_iter().chain(own).collect();
-    let periods = PERIODS.iter().map(|(name, span)| {
-        ((*name).to_owned(), format!("{} {}", lang.say("last", "últimas"), lang.span(*span)))
-    });
-    let periods: Pairs = [(String::new(), lang.say("all time", "todo o tempo").to_owned())]
-        .into_iter()
-        .chain(periods)
-        .collect();
+    let periods = period::choices(lang);
     let open = FURTHER.iter().any(|name| !given(name).is_empty());
     let day = |label: &str, name: &'static str| {
         html! { div .field { label for=(format!("f-{name}")) { (label) } input id=(format!("f-{name}")) type="date" name=(name) value=(given(name)); } }

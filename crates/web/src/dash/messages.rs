@@ -5,10 +5,11 @@ use pombo_kernel::classify;
 use pombo_kernel::delivery::Delivery;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::StateName;
-use pombo_kernel::time::{Span, Time};
+use pombo_kernel::time::Time;
 use serde::Deserialize;
 
 use super::parts::{self, Tone, ago, badge, choice, empty, encoded, field, pager, query, table};
+use super::period;
 use super::sheet::Sheet;
 use super::visit::Visit;
 use super::words::Lang;
@@ -49,12 +50,6 @@ struct Lines {
 /// The filters that are always seen, and those that are folded away.
 const USUAL: [&str; 4] = ["state", "channel", "recipient", "reference"];
 const FURTHER: [&str; 7] = ["template", "campaign", "category", "type", "lane", "delivery", "period"];
-const PERIODS: [(&str, Span); 4] = [
-    ("1h", Span::from_hours(1)),
-    ("24h", Span::from_hours(24)),
-    ("7d", Span::from_hours(7 * 24)),
-    ("30d", Span::from_hours(30 * 24)),
-];
 
 pub(crate) async fn list(visit: Visit) -> Result<Sheet, Problem> {
     let (lang, look) = (visit.lang(), visit.look());
@@ -75,8 +70,8 @@ pub(crate) async fn list(visit: Visit) -> Result<Sheet, Problem> {
     }
     let mut pairs: Vec<(String, String)> =
         asked.iter().filter(|(name, _)| name != "period").cloned().collect();
-    if let Some((_, span)) = PERIODS.iter().find(|(name, _)| *name == given("period")) {
-        pairs.push(("since".to_owned(), (look.now - *span).to_string()));
+    if let Some(since) = period::since(look, given("period")) {
+        pairs.push(("since".to_owned(), since.to_string()));
     }
     let found: Lines = visit.ask("/v1/messages", "", &query(pairs)).await?;
     let filtered = asked.iter().any(|(name, _)| name != "cursor");
@@ -207,13 +202,7 @@ fn filters(visit: &Visit, asked: &[(String, String)]) -> Markup {
     let lanes: Vec<_> = [any.clone()].into_iter().chain(lanes).collect();
     let reports = Delivery::ALL.iter().map(|it| (it.as_str().to_owned(), it.as_str().to_owned()));
     let reports: Vec<_> = [any].into_iter().chain(reports).collect();
-    let periods = PERIODS.iter().map(|(name, span)| {
-        ((*name).to_owned(), format!("{} {}", lang.say("last", "últimas"), lang.span(*span)))
-    });
-    let periods: Vec<_> = [(String::new(), lang.say("all time", "todo o tempo").to_owned())]
-        .into_iter()
-        .chain(periods)
-        .collect();
+    let periods = period::choices(lang);
     let open = FURTHER.iter().any(|name| !given(name).is_empty());
     html! {
         form .card method="get" action="/messages" role="search" {

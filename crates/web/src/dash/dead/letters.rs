@@ -2,7 +2,7 @@
 
 use http::Method;
 use maud::{Markup, html};
-use pombo_kernel::time::{Span, Time};
+use pombo_kernel::time::Time;
 use serde::Deserialize;
 
 use super::remedy::Remedy;
@@ -12,6 +12,7 @@ use crate::dash::overview::failure;
 use crate::dash::parts::{
     ago, badge, capital, choice, copied, empty, encoded, facts, field, linked, pager, query, table, time,
 };
+use crate::dash::period;
 use crate::dash::sheet::Sheet;
 use crate::dash::visit::Visit;
 use crate::dash::words::Lang;
@@ -33,12 +34,6 @@ pub(super) const FILTERS: [&str; 11] = [
     "lane",
     "since",
     "until",
-];
-const PERIODS: [(&str, Span); 4] = [
-    ("1h", Span::from_hours(1)),
-    ("24h", Span::from_hours(24)),
-    ("7d", Span::from_hours(7 * 24)),
-    ("30d", Span::from_hours(30 * 24)),
 ];
 
 #[derive(Deserialize)]
@@ -86,8 +81,8 @@ pub(crate) async fn list(visit: Visit) -> Result<Sheet, Problem> {
     let given = |name: &str| last(&asked, name).to_owned();
     let mut filter: Pairs =
         asked.iter().filter(|(name, _)| FILTERS.contains(&name.as_str())).cloned().collect();
-    if let Some((_, span)) = PERIODS.iter().find(|(name, _)| *name == given("period")) {
-        filter.push(("since".to_owned(), (look.now - *span).to_string()));
+    if let Some(since) = period::since(look, &given("period")) {
+        filter.push(("since".to_owned(), since.to_string()));
     }
     let cursor = visit.asked("cursor");
     let lines = found(&visit, &filter, cursor.clone()).await?;
@@ -337,11 +332,7 @@ fn filters(visit: &Visit, asked: &[(String, String)]) -> Markup {
     let channels: Vec<_> = [any()].into_iter().chain(own).collect();
     let lanes = setup.lanes.keys().map(|lane| (lane.to_string(), lane.to_string()));
     let lanes: Vec<_> = [any()].into_iter().chain(lanes).collect();
-    let periods = PERIODS.iter().map(|(name, span)| {
-        ((*name).to_owned(), format!("{} {}", lang.say("last", "últimas"), lang.span(*span)))
-    });
-    let all = (String::new(), lang.say("all time", "todo o tempo").to_owned());
-    let periods: Vec<_> = [all].into_iter().chain(periods).collect();
+    let periods = period::choices(lang);
     let further = ["template", "campaign", "type", "lane"];
     let open = further.iter().any(|name| !given(name).is_empty());
     html! {
