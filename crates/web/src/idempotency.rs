@@ -11,7 +11,7 @@ use crate::api::messages::REPLAYED;
 use crate::key::hex;
 use crate::problem::{Code, Problem};
 
-const HEADER: &str = "idempotency-key";
+pub(crate) const HEADER: &str = "idempotency-key";
 /// What problems call it.
 pub(crate) const NAME: &str = "Idempotency-Key";
 

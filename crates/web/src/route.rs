@@ -29,7 +29,7 @@ use crate::keyring;
 use crate::problem::{Code, Problem};
 use crate::proof::{self, Proven};
 use crate::trail::{self, Trail};
-use crate::{dash, docs, openapi};
+use crate::{dash, docs, idempotency, openapi};
 
 /// What a handler answers with, some time.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
@@ -392,6 +392,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) extensions: Extensions,
     pub(crate) media: &'static str,
     pub(crate) body: Body,
+    /// The key under which it is done once, however often it is asked for.
+    pub(crate) once: Option<HeaderValue>,
 }
 
 /// What a route asks of a key.
@@ -401,7 +403,7 @@ pub(crate) fn access_of(method: &Method, path: &str) -> Option<Access> {
 
 /// Has a route answer somebody who is known already, by the rights that the route asks for.
 pub(crate) async fn inside(door: &Door, caller: &Arc<Caller>, asked: Asked<'_>) -> Result<Response, Problem> {
-    let Asked { method, path, name, query, extensions, media, body } = asked;
+    let Asked { method, path, name, query, extensions, media, body, once } = asked;
     let route = ROUTES.iter().find(|route| route.method == method && route.path == path);
     let Some(Way::Keyed(access, handler)) = route.map(|route| &route.way) else { return Err(no_address()) };
     caller.may(*access)?;
@@ -410,6 +412,9 @@ pub(crate) async fn inside(door: &Door, caller: &Arc<Caller>, asked: Asked<'_>) 
     head.uri = address.parse().map_err(|_| no_address())?;
     (head.method, head.extensions) = (method, extensions);
     head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    if let Some(once) = once {
+        head.headers.insert(idempotency::HEADER, once);
+    }
     handler(Call { door: door.clone(), caller: caller.clone(), head, body, name: name.to_owned() }).await
 }
 

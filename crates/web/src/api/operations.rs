@@ -201,7 +201,7 @@ fn repeated(found: &Doc, request: Option<&String>, kind: Kind, veil: Veil) -> Re
 }
 
 /// The one id that a key can have, whatever was done under it.
-pub(super) fn id_of_key(tenant: &str, key: &str) -> String {
+pub(crate) fn id_of_key(tenant: &str, key: &str) -> String {
     format!("opr_{}", &idempotency::place(&[tenant, key])[..32])
 }
 

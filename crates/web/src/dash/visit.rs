@@ -6,17 +6,19 @@ use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Uri};
+use http::{HeaderValue, Method, Uri};
 use pombo_kernel::time::Time;
 use pombo_kernel::window::Zone;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::form::not_ours;
 use super::session::{Flash, Session, Theme};
 use super::sheet::Sheet;
 use super::words::Lang;
 use crate::Door;
 use crate::auth::Caller;
+use crate::key::hex;
 use crate::problem::Problem;
 use crate::route;
 
@@ -194,10 +196,38 @@ impl Visit {
         query: &str,
         body: Option<&Value>,
     ) -> Result<Response, Problem> {
+        self.routed(method, path, name, query, body, None).await
+    }
+
+    /// A word for a form that begins something, so that clicking twice is clicking once.
+    pub(crate) fn once(&self) -> String {
+        hex(&self.0.door.entropy()()[..16])
+    }
+
+    /// Begins something under the word that its form came with: the same again is answered as before.
+    pub(crate) async fn act_once(
+        &self,
+        once: Option<&str>,
+        path: &'static str,
+        body: &Value,
+    ) -> Result<Value, Problem> {
+        let once = once.map(HeaderValue::from_str).transpose().map_err(|_| not_ours())?;
+        read(self.routed(Method::POST, path, "", "", Some(body), once).await?).await
+    }
+
+    async fn routed(
+        &self,
+        method: Method,
+        path: &'static str,
+        name: &str,
+        query: &str,
+        body: Option<&Value>,
+        once: Option<HeaderValue>,
+    ) -> Result<Response, Problem> {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let extensions = self.0.head.extensions.clone();
         let media = "application/json";
-        let asked = route::Asked { method, path, name, query, extensions, media, body };
+        let asked = route::Asked { method, path, name, query, extensions, media, body, once };
         route::inside(&self.0.door, self.caller(), asked).await
     }
 
@@ -211,7 +241,8 @@ impl Visit {
     ) -> Result<T, Problem> {
         let extensions = self.0.head.extensions.clone();
         let method = Method::POST;
-        let asked = route::Asked { method, path, name, query, extensions, media, body: Body::from(file) };
+        let asked =
+            route::Asked { method, path, name, query, extensions, media, body: Body::from(file), once: None };
         read(route::inside(&self.0.door, self.caller(), asked).await?).await
     }
 

@@ -14,7 +14,7 @@ fn settled(page: &str, things: &crate::scene::Things) -> String {
     let mut text =
         page.replace(&things.dead, "DEAD").replace(&things.sent, "SENT").replace(&things.waiting, "WAITING");
     text = text.replace(&things.operation, "OPERATION");
-    for marker in ["name=\"csrf\" value=\"", "data-part=\"", "/assets/pombo-"] {
+    for marker in ["name=\"csrf\" value=\"", "name=\"once\" value=\"", "data-part=\"", "/assets/pombo-"] {
         let mut pieces = text.split(marker);
         let first = pieces.next().unwrap().to_owned();
         let rest = pieces.map(|piece| {

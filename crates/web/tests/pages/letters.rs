@@ -176,6 +176,34 @@ async fn whoever_discards_has_seen_how_many() {
     assert!(reply.header("location").unwrap().starts_with("/operations/opr_"), "{}", reply.text);
 }
 
+#[tokio::test] // REQ DL-2
+async fn whoever_clicks_twice_begins_one_thing_and_is_told_of_it_twice() {
+    let house = House::new().await;
+    let ids = several(&house, 3, "no such tenant").await;
+    let browser = Browser::of(&house, "operator").await;
+    let page = browser.page(&format!("/dead/decide?act=reprocess&id={}&id={}", ids[0], ids[1])).await;
+    for click in ["first", "second"] {
+        let reply = send(&browser, "/dead/decide", &page, &[]).await;
+        let told = browser.page(reply.header("location").unwrap()).await;
+        assert!(told.contains("2 letters are on their way again."), "{click}: {told}");
+    }
+    assert_eq!(letter(&house, &ids[0]).await["deeds"].as_array().unwrap().len(), 1);
+
+    let page = browser.page("/dead/decide?act=reprocess&channel=crm").await;
+    let place = send(&browser, "/dead/decide", &page, &[]).await.header("location").unwrap().to_owned();
+    assert!(place.starts_with("/operations/opr_"), "{place}");
+    let again = send(&browser, "/dead/decide", &page, &[]).await;
+    assert_eq!(again.header("location"), Some(place.as_str()));
+    let rest = browser.page(&format!("/dead/decide?act=reprocess&id={}", ids[2])).await;
+    send(&browser, "/dead/decide", &rest, &[]).await;
+    let late = send(&browser, "/dead/decide", &page, &[]).await;
+    assert_eq!(late.header("location"), Some(place.as_str()), "even when none is left");
+    assert_eq!(house.get("/v1/operations").await.json()["items"].as_array().unwrap().len(), 1);
+
+    let anew = browser.page("/dead/decide?act=reprocess&channel=crm").await;
+    assert!(anew.contains("None of them is dead any more"), "{anew}");
+}
+
 #[tokio::test] // REQ DL-1
 async fn of_two_who_send_the_same_letters_again_the_second_is_told() {
     let house = House::new().await;

@@ -9,6 +9,7 @@ use super::field::{Field, Input, Wrongs};
 use super::letters::FILTERS;
 use super::remedy::Remedy;
 use super::{Cause, DISCARD, REPROCESS, letters_said};
+use crate::api::operations;
 use crate::dash::form::Form;
 use crate::dash::messages::{meaning, short};
 use crate::dash::parts::{self, Tone, badge, capital, empty, encoded, table};
@@ -241,8 +242,13 @@ pub(crate) async fn decide(visit: Visit, form: Form) -> Result<Reply, Problem> {
     if told.is_some() || !filled.wrongs.is_empty() {
         return Ok(Reply::Sheet(again(sheet(&visit, &choice, &counted, filled, told))));
     }
-    if counted.count == 0 {
-        return Ok(faster(&choice, lang));
+    let once = form.given("once");
+    // The ticked ones are asked for all the same: whoever clicks twice is told again what the first click did.
+    if let (Which::Filter(_), 0) = (&choice.which, counted.count) {
+        return Ok(match begun(&visit, once).await {
+            Some(operation) => done(&choice, &operation, lang)?,
+            None => faster(&choice, lang),
+        });
     }
     let mut wish = choice.wish();
     if !filled.note.trim().is_empty() {
@@ -256,7 +262,7 @@ pub(crate) async fn decide(visit: Visit, form: Form) -> Result<Reply, Problem> {
             wish.insert("canary".to_owned(), u32::from(filled.canary).into());
         }
     }
-    match visit.act(Method::POST, choice.act.route(), "", &wish.into()).await {
+    match visit.act_once(once, choice.act.route(), &wish.into()).await {
         Ok(answer) => done(&choice, &answer, lang),
         Err(problem) if problem.errors.iter().any(|error| error.field == "filter.cause") => {
             Ok(faster(&choice, lang))
@@ -266,6 +272,12 @@ pub(crate) async fn decide(visit: Visit, form: Form) -> Result<Reply, Problem> {
             Ok(Reply::Sheet(again(sheet(&visit, &choice, &counted, filled, None))))
         }
     }
+}
+
+/// What an earlier click on the same page has begun.
+async fn begun(visit: &Visit, once: Option<&str>) -> Option<Value> {
+    let id = operations::id_of_key(visit.caller().tenant.as_str(), once?);
+    visit.ask("/v1/operations/{id}", &id, "").await.ok()
 }
 
 /// A form that has to be filled in anew.
@@ -454,6 +466,7 @@ fn asked(visit: &Visit, choice: &Choice, counted: &Count, mut filled: Filled) ->
     let content = html! {
         input type="hidden" name="act" value=(choice.act.name());
         input type="hidden" name="count" value=(counted.count);
+        input type="hidden" name="once" value=(visit.once());
         @match &choice.which {
             Which::Ids(ids) => @for id in ids { input type="hidden" name="id" value=(id); },
             Which::Filter(filter) => {
