@@ -199,6 +199,10 @@ impl Core {
     fn fit_lanes(&mut self) {
         for lane in self.lanes.values_mut() {
             lane.workers = 0;
+            #[cfg(feature = "planted")]
+            if planted::is(planted::Bug::SlotsForgotten) {
+                (lane.taken, lane.asking) = (0, None);
+            }
         }
         for (name, setup) in &self.setup.lanes {
             if self.only.is_empty() || self.only.contains(name) {

@@ -3,6 +3,8 @@
 //! On a shared database other nodes take over the work of one that they believe dead, and a process can be frozen
 //! between any two steps. So whoever is about to send asks once more, at the last moment.
 
+#[cfg(feature = "planted")]
+use pombo_kernel::planted;
 use pombo_kernel::time::{Span, Time};
 
 /// How long a node's claims hold after its last sign of life.
@@ -45,6 +47,10 @@ impl Lease {
 
     /// Too long without a durable sign of life: others may soon think us dead.
     pub fn is_silent(&self, now: Time) -> bool {
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::SilenceIgnored) {
+            return false;
+        }
         now.since(self.alive_since) >= SILENCE
     }
 

@@ -1,6 +1,8 @@
 //! How long to wait before trying again.
 
 use crate::dice::Dice;
+#[cfg(feature = "planted")]
+use crate::planted;
 use crate::policy::{Delays, Policy};
 use crate::time::Span;
 
@@ -25,6 +27,8 @@ pub fn wait(policy: &Policy, n: u16, hint: Option<Span>, dice: &mut Dice) -> Wai
     let swing = if policy.jitter > 0.0 { dice.swing() * policy.jitter } else { 0.0 };
     let ours = nominal.scaled(1.0 + swing).clamp(policy.floor, policy.cap.max(policy.floor));
     let asked = hint.map_or(Span::ZERO, |hint| hint.min(policy.max_hint));
+    #[cfg(feature = "planted")]
+    let asked = if planted::is(planted::Bug::HintUnbounded) { hint.unwrap_or_default() } else { asked };
     Wait { delay: ours.max(asked), nominal, swing, hinted: asked > ours }
 }
 

@@ -8,6 +8,8 @@ pub mod resend;
 pub mod token;
 
 use crate::message::slugs;
+#[cfg(feature = "planted")]
+use crate::planted;
 use crate::time::Time;
 
 slugs! {
@@ -54,6 +56,8 @@ impl Report {
     ///
     /// Only the rank counts, so that reports may come in any order and any number of times.
     pub fn beyond(&self, known: Option<Delivery>, now: Time) -> Option<LastWord> {
+        #[cfg(feature = "planted")]
+        let known = known.filter(|_| !planted::is(planted::Bug::ReportGoesBack));
         if known.is_some_and(|known| known >= self.delivery) {
             return None;
         }

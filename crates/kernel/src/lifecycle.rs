@@ -189,7 +189,10 @@ pub fn settle(case: Case<'_>, outcome: Outcome, now: Time, dice: &mut Dice) -> D
         (false, Heard::Nobody) => Sign::None,
     };
 
-    if meaning.verdict == Verdict::SenderFault {
+    let ours = meaning.verdict == Verdict::SenderFault;
+    #[cfg(feature = "planted")]
+    let ours = ours && !planted::is(planted::Bug::FaultCharged);
+    if ours {
         let reason = match remedy(&meaning.category) {
             Some(remedy) => format!("{}; {remedy}", failure.summary),
             None => failure.summary.clone(),

@@ -55,6 +55,26 @@ pub enum Bug {
     WindowIgnored,
     /// A line takes as much on a day as there is.
     CapIgnored,
+    /// A provider's wish is granted however long it is.
+    HintUnbounded,
+    /// A fault of ours costs the message an attempt.
+    FaultCharged,
+    /// The last report of a provider stands, not the furthest.
+    ReportGoesBack,
+    /// A node that has given no sign of life for long goes on sending.
+    SilenceIgnored,
+    /// A node that reads its configuration anew forgets which slots are taken.
+    SlotsForgotten,
+    /// What was claimed by a commit in doubt is left to a holder who was never told.
+    OrphansForgotten,
+    /// A node goes by its own clock, however wrong that is.
+    ClockUnfollowed,
+    /// A key that was used before makes another message.
+    KeyIgnored,
+    /// A message is found by whoever knows its id.
+    TenantIgnored,
+    /// Work goes on though everything is paused.
+    PauseIgnored,
 }
 
 thread_local! {

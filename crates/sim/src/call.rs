@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use pombo_kernel::block::Block;
+use pombo_kernel::delivery::Report;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
-use pombo_kernel::name::{CampaignName, Tenant};
+use pombo_kernel::name::{CampaignName, ChannelName, Tenant};
 use pombo_kernel::suppression::Reason;
 use pombo_kernel::time::Time;
 use pombo_store::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
 use pombo_store::roster::{Enlist, Feed};
 use pombo_store::shelf::Shelve;
 use pombo_store::{
-    Accepted, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Place, Settled, Settlement, Store,
-    StoreError,
+    Accepted, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Place, Reported, Settled, Settlement,
+    Store, StoreError,
 };
 
 /// Who called.
@@ -38,17 +39,20 @@ pub(crate) enum Call {
     Release { keys: Vec<ClaimKey>, tries: u32 },
     LeaveOut { key: ClaimKey, reason: Reason, tries: u32 },
     Accept { drafts: Vec<Draft>, tries: u32 },
-    Cancel(MessageId),
+    Cancel { tenant: Tenant, id: MessageId, by: Actor },
     Rule(Ruling),
     Edit(Edit),
-    Hasten(MessageId),
+    Hasten { tenant: Tenant, id: MessageId, by: Actor },
+    Report { channel: ChannelName, report: Report, tries: u32 },
+    Pause,
+    Resume,
     Hold(Place, Time),
     Examine(Finding),
     Lift(Place),
     Shelve(Shelve),
     Enlist(Enlist),
     Feed(Feed),
-    Cut(CampaignName),
+    Cut(Tenant, CampaignName),
 }
 
 /// What the store answered.
@@ -63,6 +67,7 @@ pub(crate) enum Answered {
     Edited(Result<Edited, StoreError>),
     Hastened(Result<Hastened, StoreError>),
     Lifted(Result<bool, StoreError>),
+    Reported(Result<Vec<Reported>, StoreError>),
 }
 
 /// A call that the store has not answered yet.
@@ -89,10 +94,15 @@ impl Pending {
                     Answered::Settled(left_out.map(|settled| vec![settled]))
                 }
                 Call::Accept { drafts, .. } => Answered::Accepted(store.accept(drafts).await),
-                Call::Cancel(id) => Answered::Cancelled(store.cancel(Tenant::default(), id, ana()).await),
+                Call::Cancel { tenant, id, by } => Answered::Cancelled(store.cancel(tenant, id, by).await),
                 Call::Rule(ruling) => Answered::Ruled(store.rule(ruling).await),
                 Call::Edit(edit) => Answered::Edited(store.edit(edit).await),
-                Call::Hasten(id) => Answered::Hastened(store.hasten(Tenant::default(), id, ana()).await),
+                Call::Hasten { tenant, id, by } => Answered::Hastened(store.hasten(tenant, id, by).await),
+                Call::Report { channel, report, .. } => {
+                    Answered::Reported(store.report(channel, vec![report]).await)
+                }
+                Call::Pause => Answered::Nothing(store.pause("a backup was put back".into(), ana()).await),
+                Call::Resume => Answered::Lifted(store.resume(ana()).await),
                 Call::Hold(place, now) => {
                     let reason = "maintenance".into();
                     let block = Block::operator(reason, now);
@@ -103,9 +113,7 @@ impl Pending {
                 Call::Shelve(wish) => Answered::Nothing(store.shelve(vec![wish]).await.map(drop)),
                 Call::Enlist(wish) => Answered::Nothing(store.enlist(wish).await.map(drop)),
                 Call::Feed(feed) => Answered::Nothing(store.feed(feed).await.map(drop)),
-                Call::Cut(campaign) => {
-                    Answered::Nothing(store.cut(Tenant::default(), campaign).await.map(drop))
-                }
+                Call::Cut(tenant, campaign) => Answered::Nothing(store.cut(tenant, campaign).await.map(drop)),
             }
         });
         let mut pending = Pending { caller, call, answer };
@@ -127,7 +135,25 @@ pub(crate) fn ana() -> Actor {
     Actor("ana".into())
 }
 
+/// Somebody of one tenant who tries what only another's operators may.
+pub(crate) fn eve() -> Actor {
+    Actor("eve".into())
+}
+
 impl Call {
+    /// What a node hears that does not reach the store; none where it need not: whoever waits there is told here.
+    pub(crate) fn unreached(&self) -> Option<Answered> {
+        let error = StoreError::Unavailable("no connection".into());
+        match self {
+            Call::StopClaims(_) => None,
+            Call::Claim(_) | Call::TakeOver { .. } => Some(Answered::Claimed(Err(error))),
+            Call::Settle { .. } | Call::Release { .. } | Call::LeaveOut { .. } => {
+                Some(Answered::Settled(Err(error)))
+            }
+            _ => Some(Answered::Nothing(Err(error))),
+        }
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Call::Heartbeat { .. } => "heartbeat",
@@ -138,17 +164,20 @@ impl Call {
             Call::Release { .. } => "release",
             Call::LeaveOut { .. } => "leave out",
             Call::Accept { .. } => "accept",
-            Call::Cancel(_) => "cancel",
+            Call::Cancel { .. } => "cancel",
             Call::Rule(_) => "rule",
             Call::Edit(_) => "edit",
-            Call::Hasten(_) => "hasten",
+            Call::Hasten { .. } => "hasten",
+            Call::Report { .. } => "report",
+            Call::Pause => "pause",
+            Call::Resume => "resume",
             Call::Hold(..) => "hold",
             Call::Examine(_) => "examine",
             Call::Lift(_) => "lift",
             Call::Shelve(_) => "shelve",
             Call::Enlist(_) => "enlist",
             Call::Feed(_) => "feed",
-            Call::Cut(_) => "cut",
+            Call::Cut(..) => "cut",
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
@@ -14,7 +14,7 @@ use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, ClaimKey, Draft};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
-use pombo_kernel::time::{Clock, Time};
+use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::core::Core;
 use pombo_store::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
 use pombo_store::erase::{Erase, Erased};
@@ -38,9 +38,30 @@ pub(crate) trait Lasting: Core + Sized {
 }
 
 const SECRET: [u8; 32] = [7; 32];
+/// What an embedded store is called in its folder.
+const FILE: &str = "pombo.db";
+
+/// The file of a store in which nothing has happened yet. It is made once: to make it takes longer than many a seed.
+static NEW: OnceLock<Vec<u8>> = OnceLock::new();
+
+fn new_file() -> Result<Vec<u8>, StoreError> {
+    let unavailable = |error: std::io::Error| StoreError::Unavailable(error.to_string());
+    let folder = tempfile::tempdir().map_err(unavailable)?;
+    drop(Sqlite::open(folder.path(), Dice::seeded(0), &SECRET)?);
+    std::fs::read(folder.path().join(FILE)).map_err(unavailable)
+}
 
 impl Lasting for Sqlite {
     fn first(folder: &Path, dice: Dice) -> Result<Sqlite, StoreError> {
+        let file = match NEW.get() {
+            Some(file) => file,
+            None => {
+                let file = new_file()?;
+                NEW.get_or_init(|| file)
+            }
+        };
+        std::fs::write(folder.join(FILE), file)
+            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         Sqlite::open(folder, dice, &SECRET)
     }
 
@@ -77,6 +98,20 @@ impl WallClock {
 impl Clock for WallClock {
     fn now(&self) -> Time {
         Time::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A node's own clock, which is off by one of these.
+#[derive(Debug)]
+pub(crate) struct SkewedClock {
+    pub(crate) wall: Arc<WallClock>,
+    pub(crate) ahead: Span,
+    pub(crate) behind: Span,
+}
+
+impl Clock for SkewedClock {
+    fn now(&self) -> Time {
+        self.wall.now() + self.ahead - self.behind
     }
 }
 

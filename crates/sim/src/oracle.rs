@@ -13,15 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use pombo_kernel::delivery::{Delivery, Report};
 use pombo_kernel::id::MessageId;
-use pombo_kernel::message::{Actor, Message, Progress, State, StateName};
-use pombo_kernel::name::{CampaignName, LaneName, Tenant};
+use pombo_kernel::message::{Actor, ClaimKey, Draft, Message, Progress, State, StateName};
+use pombo_kernel::name::{CampaignName, Tenant};
 use pombo_kernel::time::Time;
-use pombo_store::audit::{Event, Record};
+use pombo_store::audit::{Event, Record, Walk};
 use pombo_store::core::Reading;
 use pombo_store::dead::{Deed, Revision, What};
-use pombo_store::{Counted, Filter, Place, StoreError};
+use pombo_store::{Backlog, Counted, Filter, Line, Place, Reported, StoreError, Tally};
 
+use crate::call::eve;
 use crate::plan::Plan;
 pub(crate) use claims::Holder;
 use claims::{Claim, Start};
@@ -53,6 +55,7 @@ impl fmt::Display for Violation {
             11 => "deliveries bounded by faults",
             12 => "the audit tells everything",
             13 => "slots",
+            14 => "nothing crosses tenants",
             15 => "everything comes to an end",
             _ => "beyond the invariants",
         };
@@ -106,6 +109,8 @@ struct Tale {
     failures: u64,
     /// How often the provider took it, by the round whose key it was shown.
     taken: BTreeMap<u16, usize>,
+    /// How far the provider says that it has come.
+    delivery: Option<Delivery>,
 }
 
 #[derive(Debug)]
@@ -114,19 +119,21 @@ pub(crate) struct Oracle {
     /// The position of the next audit record.
     position: u64,
     tales: BTreeMap<MessageId, Tale>,
-    by_idempotency: BTreeMap<String, MessageId>,
+    by_idempotency: BTreeMap<(Tenant, String), MessageId>,
+    /// Under which claim a message was sent that the provider knows by that id.
+    receipts: BTreeMap<String, ClaimKey>,
+    /// Nothing may be claimed or taken over.
+    paused: bool,
     /// Where an operator's block stands.
     held: BTreeSet<Place>,
     walls: Walls,
     desk: Desk,
     courses: Courses,
     holders: BTreeMap<Holder, claims::Hands>,
+    /// How far the chain has been checked. Whoever opens the store anew checks it from its start.
+    walk: Walk,
     /// Whether the clock has jumped, after which leases mean less.
     jumped: bool,
-}
-
-fn tenant() -> Tenant {
-    Tenant::default()
 }
 
 fn is_end(state: StateName) -> bool {
@@ -140,11 +147,14 @@ impl Oracle {
             position: 0,
             tales: BTreeMap::new(),
             by_idempotency: BTreeMap::new(),
+            receipts: BTreeMap::new(),
+            paused: false,
             held: BTreeSet::new(),
             walls: Walls::default(),
             desk: Desk::default(),
             courses: Courses::default(),
             holders: BTreeMap::new(),
+            walk: Walk::default(),
             jumped: false,
         }
     }
@@ -156,8 +166,14 @@ impl Oracle {
 
     /// A process has started on what another left.
     pub(crate) fn restarted(&mut self) {
+        self.check_anew();
         self.walls.forget();
         self.walls.restarted();
+    }
+
+    /// The chain is to be checked from its start.
+    pub(crate) fn check_anew(&mut self) {
+        self.walk = Walk::default();
     }
 
     /// A commit failed, after which the store reads everything anew.
@@ -178,6 +194,15 @@ impl Oracle {
     pub(crate) fn name(&self, id: MessageId) -> String {
         let reference = self.tales.get(&id).and_then(|tale| tale.message.body.reference.clone());
         reference.unwrap_or_else(|| "nobody".into())
+    }
+
+    /// Whose a message is.
+    pub(crate) fn tenant_of(&self, id: MessageId) -> Tenant {
+        self.tales.get(&id).map(|tale| tale.tenant().clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
     }
 
     pub(crate) fn ids(&self) -> Vec<MessageId> {
@@ -227,8 +252,11 @@ impl Oracle {
     }
 
     fn take_in_act(&mut self, record: &Record) -> Checked {
-        if record.event == Event::OperationStarted {
-            return self.desk.sweep(record);
+        match record.event {
+            Event::OperationStarted => return self.desk.sweep(record),
+            Event::Paused => self.paused = true,
+            Event::Resumed => self.paused = false,
+            _ => {}
         }
         self.courses.take_in_act(record)?;
         let Ok(channel) = record.channel.parse() else { return Ok(()) };
@@ -273,12 +301,21 @@ impl Oracle {
             return broken(12, format_args!("a record of a message that was never accepted: {record:?}"));
         };
         let name = tale.message.body.reference.clone().unwrap_or_default();
+        let (whose, own) = (&record.tenant, tale.tenant());
+        hold!(14, whose == own.as_str(), "{name} is {own}'s, and the audit says {whose}'s: {record:?}");
+        hold!(14, record.actor != eve().0, "a stranger did that to {name}: {record:?}");
         let deed = matches!(record.event, Event::Reprocessed | Event::Discarded | Event::Edited);
-        let lasts = if is_end(tale.state) { deed && tale.state == StateName::Failed } else { !deed };
+        let lasts = match tale.state {
+            StateName::Failed => deed,
+            StateName::Sent => record.event == Event::Delivery,
+            state => !is_end(state) && !deed,
+        };
         hold!(3, lasts, "{name} was {}, and then: {record:?}", tale.state);
         hold!(12, record.from == Some(tale.state), "{name} was {}, and then: {record:?}", tale.state);
         let Some(to) = record.to else { return broken(12, format_args!("nowhere to: {record:?}")) };
         self.courses.take_in(&self.plan, &tale.message, &name, record)?;
+        let starts = matches!(record.event, Event::Claimed | Event::TakenOver);
+        hold!(8, !(starts && self.paused), "{name} while everything is paused: {record:?}");
         match record.event {
             Event::Claimed => {
                 hold!(
@@ -325,6 +362,7 @@ impl Oracle {
                 tale.check_deed(&mut self.desk, position, record)?;
             }
             Event::Hastened => tale.check_hastened(record)?,
+            Event::Delivery => tale.check_report(record)?,
             _ => return broken(3, format_args!("nothing here does that: {record:?}")),
         }
         if record.event != Event::Claimed {
@@ -332,7 +370,7 @@ impl Oracle {
         }
         let lawful = match record.event {
             Event::Claimed | Event::TakenOver => StateName::Sending,
-            Event::Sent => StateName::Sent,
+            Event::Sent | Event::Delivery => StateName::Sent,
             Event::Failed | Event::Expired | Event::Edited => StateName::Failed,
             Event::Cancelled => StateName::Cancelled,
             Event::Discarded => StateName::Discarded,
@@ -359,16 +397,23 @@ impl Oracle {
             record.from.is_none() && record.to == Some(StateName::Pending),
             "accepted oddly: {record:?}"
         );
-        let Some(story) = reader.story(&tenant(), id)? else {
+        let Ok(tenant) = record.tenant.parse::<Tenant>() else {
+            return broken(14, format_args!("nobody's: {record:?}"));
+        };
+        let Some(story) = reader.story(&tenant, id)? else {
             return broken(1, format_args!("the audit knows {id}, and the store does not"));
         };
         let message = story.message;
         let reference = message.body.reference.clone().unwrap_or_default();
         self.courses.take_in_accepted(&message, &reference)?;
-        if let Some(key) = self.plan.key_of(&reference)
-            && let Some(first) = self.by_idempotency.insert(key.clone(), id)
+        let wished = self.plan.wished(&reference);
+        let asked_by = wished.map_or(&tenant, |draft| &draft.queue.tenant);
+        let whose = &message.queue.tenant;
+        hold!(14, *asked_by == tenant && *whose == tenant, "{reference} of {asked_by} became {whose}'s");
+        if let Some(said) = wished.and_then(|draft| draft.idempotency.as_ref())
+            && let Some(first) = self.by_idempotency.insert((tenant, said.key.clone()), id)
         {
-            return broken(10, format_args!("{key} stands for {first} and for {id}"));
+            return broken(10, format_args!("{} stands for {first} and for {id}", said.key));
         }
         let due = message.send_at.unwrap_or(record.at).max(record.at);
         let tale = Tale {
@@ -386,6 +431,7 @@ impl Oracle {
             results: 0,
             failures: 0,
             taken: BTreeMap::new(),
+            delivery: None,
         };
         hold!(1, self.tales.insert(id, tale).is_none(), "{id} was accepted twice");
         Ok(())
@@ -400,7 +446,9 @@ impl Oracle {
         if let Some(key) = &tale.message.ordering_key {
             let earlier = self.tales.values().filter(|other| other.turn < tale.turn);
             let mut waiting = earlier.filter(|tale| !is_end(tale.state));
-            let before = waiting.find(|tale| tale.message.ordering_key.as_ref() == Some(key));
+            let before = waiting.find(|other| {
+                other.message.ordering_key.as_ref() == Some(key) && other.tenant() == tale.tenant()
+            });
             hold!(
                 0,
                 before.is_none(),
@@ -413,11 +461,14 @@ impl Oracle {
 
     /// What the store says of a message, against what its audit says.
     fn compare(&mut self, reader: &mut impl Reading, id: MessageId) -> Checked {
-        let Some(story) = reader.story(&tenant(), id)? else {
-            return broken(1, format_args!("{} is gone", self.name(id)));
-        };
         let Some(tale) = self.tales.get(&id) else { return Ok(()) };
         let name = self.name(id);
+        let Some(story) = reader.story(tale.tenant(), id)? else {
+            return broken(1, format_args!("{name} is gone"));
+        };
+        for other in self.plan.tenants.iter().filter(|other| *other != tale.tenant()) {
+            hold!(14, reader.story(other, id)?.is_none(), "{name} is shown to {other}");
+        }
         hold!(
             12,
             story.state.name() == tale.state,
@@ -434,11 +485,13 @@ impl Oracle {
         hold!(12, story.message == tale.message, "{name} is {:?}, not {:?}", story.message, tale.message);
         let (results, should) = (story.attempts.len(), tale.results);
         hold!(12, results == should, "{name} has {results} attempts on record, and by the audit {should}");
+        let (told, should) = (story.delivery.as_ref().map(|word| word.state), tale.delivery);
+        hold!(12, told == should, "{name} is {told:?} to its provider, and by the audit {should:?}");
         hold!(12, story.deeds == tale.deeds, "{name} has {:?}, not {:?}", story.deeds, tale.deeds);
         let (version, should) = (story.version, tale.version());
         hold!(12, version == should, "{name} is version {version}, and by the audit {should}");
         if version > 1 {
-            let revisions = reader.revisions(&tenant(), id)?;
+            let revisions = reader.revisions(tale.tenant(), id)?;
             hold!(12, revisions == tale.revisions, "{name} said {revisions:?}, not {:?}", tale.revisions);
         }
         match story.state {
@@ -466,20 +519,16 @@ impl Oracle {
 
     /// Everything that the store shows, against the model, and the whole chain.
     pub(crate) fn compare_all(&mut self, reader: &mut impl Reading) -> Checked {
-        let mut before = None;
         let mut seen = BTreeMap::new();
-        let mut lines = Vec::new();
-        loop {
-            let page = reader.page(&Filter::default(), before, 1_000)?;
-            for line in &page.lines {
+        for tenant in &self.plan.tenants {
+            let lines = self.list(reader, tenant)?;
+            for line in &lines {
+                let (name, whose) = (self.name(line.message.id), &line.message.queue.tenant);
+                hold!(14, whose == tenant, "{name} is {whose}'s, and in the list of {tenant}");
                 let again = seen.insert(line.message.id, line.state.name());
-                hold!(1, again.is_none(), "{} is listed twice", self.name(line.message.id));
+                hold!(1, again.is_none(), "{name} is listed twice");
             }
-            lines.extend(page.lines);
-            before = page.next;
-            if before.is_none() {
-                break;
-            }
+            self.check_letters(reader, tenant, &lines)?;
         }
         for (id, tale) in &self.tales {
             let state = seen.remove(id);
@@ -493,7 +542,8 @@ impl Oracle {
             );
         }
         hold!(12, seen.is_empty(), "not in the audit: {seen:?}");
-        let verified = reader.verify()?;
+        while self.walk.on(&reader.chain(self.walk.tip.sequence, usize::MAX)?) {}
+        let verified = self.walk.verified();
         hold!(12, verified.broken.is_none(), "the chain does not hold: {:?}", verified.broken);
         hold!(
             12,
@@ -502,72 +552,139 @@ impl Oracle {
             verified.records,
             self.position
         );
-        self.check_letters(reader, &lines)?;
+        self.check_sweeps(reader)?;
         self.check_courses(reader)?;
-        self.check_tallies(reader)
+        let (tallies, backlog) = (reader.tallies()?, reader.backlog(Time::MAX)?);
+        self.plan.tenants.iter().try_for_each(|tenant| self.check_tallies(tenant, &tallies, &backlog))
     }
 
-    fn check_tallies(&self, reader: &mut impl Reading) -> Checked {
+    /// Everything of one tenant, the newest first.
+    fn list(&self, reader: &mut impl Reading, tenant: &Tenant) -> Checked<Vec<Line>> {
+        let filter = Filter { tenant: tenant.clone(), ..Filter::default() };
+        let (mut lines, mut before) = (Vec::new(), None);
+        loop {
+            let page = reader.page(&filter, before, 1_000)?;
+            lines.extend(page.lines);
+            before = page.next;
+            if before.is_none() {
+                return Ok(lines);
+            }
+        }
+    }
+
+    fn check_tallies(&self, tenant: &Tenant, tallies: &[Tally], backlog: &[Backlog]) -> Checked {
         let mut counted: BTreeMap<Counted, u64> = BTreeMap::new();
-        for tally in reader.tallies()? {
+        for tally in tallies.iter().filter(|tally| tally.tenant == *tenant) {
             *counted.entry(tally.what).or_default() += tally.count;
         }
-        let in_state = |state| self.tales.values().filter(|tale| tale.state == state).count() as u64;
+        let tales = || self.tales.values().filter(|tale| tale.tenant() == tenant);
+        let in_state = |state| tales().filter(|tale| tale.state == state).count() as u64;
         for (what, count) in [
-            (Counted::Accepted, self.tales.len() as u64),
+            (Counted::Accepted, tales().count() as u64),
             (Counted::Sent, in_state(StateName::Sent)),
-            (Counted::Failed, self.tales.values().map(|tale| tale.failures).sum()),
+            (Counted::Failed, tales().map(|tale| tale.failures).sum()),
             (Counted::Cancelled, in_state(StateName::Cancelled)),
             (Counted::Discarded, in_state(StateName::Discarded)),
-            (Counted::Reprocessed, self.tales.values().map(|tale| u64::from(tale.progress.round)).sum()),
+            (Counted::Reprocessed, tales().map(|tale| u64::from(tale.progress.round)).sum()),
         ] {
             let told = counted.get(&what).copied().unwrap_or_default();
-            hold!(1, told == count, "{} are {}, and {told} were counted", count, what.as_str());
+            let what = what.as_str();
+            hold!(1, told == count, "{count} of {tenant} are {what}, and {told} were counted");
         }
-        let waiting: u64 = reader.backlog(Time::MAX)?.iter().map(|lane| lane.waiting).sum();
+        let waiting: u64 =
+            backlog.iter().filter(|lane| lane.tenant == *tenant).map(|lane| lane.waiting).sum();
         let alive = in_state(StateName::Pending) + in_state(StateName::Sending);
-        hold!(1, waiting == alive, "{alive} wait or are being sent, and {waiting} were counted");
+        hold!(1, waiting == alive, "{alive} of {tenant} wait or are sent, and {waiting} were counted");
         Ok(())
     }
 
     /// A producer was told that a message was accepted.
-    pub(crate) fn told_accepted(&self, key: Option<&str>, id: MessageId) -> Checked {
-        hold!(2, self.tales.contains_key(&id), "a producer was told of {id}, which is not durable");
-        if let Some(key) = key {
-            let first = self.by_idempotency.get(key);
-            hold!(10, first == Some(&id), "{key} stands for {first:?}, and a producer was told {id}");
+    pub(crate) fn told_accepted(&self, draft: &Draft, id: MessageId) -> Checked {
+        let Some(tale) = self.tales.get(&id) else {
+            return broken(2, format_args!("a producer was told of {id}, which is not durable"));
+        };
+        let (whose, own) = (tale.tenant(), &draft.queue.tenant);
+        hold!(14, whose == own, "a producer of {own} was told of {id}, which is {whose}'s");
+        if let Some(first) = self.first_under(draft) {
+            hold!(10, first == Some(id), "{:?} stands for {first:?}, not {id}", draft.idempotency);
         }
         Ok(())
     }
 
-    pub(crate) fn told_conflict(&self, key: &str, first: MessageId) -> Checked {
-        hold!(10, self.by_idempotency.get(key) == Some(&first), "{key} conflicts with {first}, not its own");
+    pub(crate) fn told_conflict(&self, draft: &Draft, first: MessageId) -> Checked {
+        let stands = self.first_under(draft).flatten();
+        hold!(10, stands == Some(first), "{:?} conflicts with {first}, not {stands:?}", draft.idempotency);
+        Ok(())
+    }
+
+    /// Which message a draft's key stands for, if it has one.
+    fn first_under(&self, draft: &Draft) -> Option<Option<MessageId>> {
+        let said = draft.idempotency.as_ref()?;
+        Some(self.by_idempotency.get(&(draft.queue.tenant.clone(), said.key.clone())).copied())
+    }
+
+    /// Somebody of a tenant asked for something to be done about a message, and was told that there is none, or not.
+    pub(crate) fn told_foreigner(&self, tenant: &Tenant, id: MessageId, not_found: bool) -> Checked {
+        let own = self.tales.get(&id).is_some_and(|tale| tale.tenant() == tenant);
+        hold!(14, own || not_found, "{} is found by {tenant}, whose it is not", self.name(id));
+        Ok(())
+    }
+
+    /// A message is sent that its provider will speak of by that id.
+    pub(crate) fn receipt(&mut self, provider_id: &str, key: ClaimKey) {
+        self.receipts.insert(provider_id.to_owned(), key);
+    }
+
+    /// A provider was told what became of its report.
+    pub(crate) fn told_reported(&self, report: &Report, reported: Reported) -> Checked {
+        let Some(key) = self.receipts.get(&report.provider_id) else { return Ok(()) };
+        let Some(tale) = self.tales.get(&key.message) else { return Ok(()) };
+        let (name, known) = (self.name(key.message), tale.delivery);
+        let sent = tale.claim_at(key.claim).and_then(|index| tale.claims.get(index));
+        let sent = sent.is_some_and(|claim| claim.end == Some(Event::Sent));
+        match reported {
+            Reported::Unknown => hold!(0, !sent, "{name} was sent, and {report:?} is of nobody"),
+            Reported::Kept | Reported::Moved { .. } => {
+                hold!(0, sent, "{name} was not sent, and {report:?} came to {reported:?}");
+                let stands = known >= Some(report.delivery);
+                hold!(2, stands, "{report:?} came to {reported:?}, and {name} is {known:?}");
+            }
+        }
         Ok(())
     }
 
     pub(crate) fn told_cancelled(&self, reader: &mut impl Reading, id: MessageId) -> Checked {
         let name = self.name(id);
-        let state = reader.story(&tenant(), id)?.map(|story| story.state.name());
+        let state = reader.story(&self.tenant_of(id), id)?.map(|story| story.state.name());
         hold!(2, state == Some(StateName::Cancelled), "{name} was cancelled, and is {state:?}");
         let told = self.tales.get(&id).map(|tale| tale.state);
         hold!(12, told == state, "{name} was cancelled, and by the audit it is {told:?}");
         Ok(())
     }
 
+    /// Whether everything has come to an end that should.
+    pub(crate) fn is_finished(&self) -> bool {
+        if !self.held.is_empty() {
+            return self.unfinished().is_empty();
+        }
+        let live = self.tales.values().any(|tale| !is_end(tale.state));
+        !live && self.plan.drives.iter().all(|drive| self.courses.is_over(&drive.name))
+    }
+
     /// Messages that should have come to an end by now.
     pub(crate) fn unfinished(&self) -> Vec<String> {
         let mut late = Vec::new();
         let mut waiting: BTreeSet<&CampaignName> = BTreeSet::new();
-        let mut stuck: BTreeSet<&str> = BTreeSet::new();
+        let mut stuck: BTreeSet<(&Tenant, &str)> = BTreeSet::new();
         let mut live: Vec<_> = self.tales.iter().filter(|(_, tale)| !is_end(tale.state)).collect();
         live.sort_by_key(|(_, tale)| tale.turn);
         for (id, tale) in live {
             let queue = &tale.message.queue;
             let behind = walls::places(queue).iter().any(|place| self.held.contains(place));
-            let order = tale.message.ordering_key.as_deref();
+            let order = tale.message.ordering_key.as_deref().map(|order| (&queue.tenant, order));
             // Whoever is behind one that waits for an operator waits as well.
             let excused = tale.state == StateName::Pending
-                && (behind || order.is_some_and(|order| stuck.contains(order)));
+                && (behind || order.is_some_and(|order| stuck.contains(&order)));
             if excused {
                 stuck.extend(order);
                 waiting.extend(&queue.campaign);
@@ -590,10 +707,6 @@ impl Oracle {
             }
         }
         orders.into_values().max().unwrap_or(1)
-    }
-
-    fn workers(&self, lane: &LaneName) -> usize {
-        self.plan.setup.lanes.get(lane).map_or(0, |lane| usize::from(lane.workers))
     }
 }
 

@@ -20,7 +20,8 @@ use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::message::{Body, Draft, Idempotency, Priority, QueueName};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, Tenant};
 use pombo_kernel::policy::{Delays, Overrides, Policy};
-use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
+use pombo_kernel::secret::Secret;
+use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, ReceiptCheck, Setup};
 use pombo_kernel::time::{Span, Time};
 use pombo_kernel::window::{Day, Window};
 use pombo_store::roster;
@@ -33,6 +34,12 @@ pub(crate) const START: Time = Time::from_millis(1_800_000_000_000);
 
 pub(crate) const CHANNELS: [&str; 2] = ["crm", "bank"];
 pub(crate) const DESTINATIONS: [&str; 2] = ["a.example", "b.example"];
+/// Whose messages there are, besides the default tenant's.
+pub(crate) const NEIGHBOUR: &str = "neighbour";
+/// How far a node's clock may be off without anybody's correcting it.
+pub(crate) const BEARABLE_SKEW: u64 = 3_000;
+/// On an embedded store there is one node; several share a database.
+const MOST_NODES: u64 = 5;
 const LANES: [&str; 2] = ["default", "bulk"];
 
 /// Which faults a run has.
@@ -45,19 +52,32 @@ pub(crate) struct Faults {
     pub(crate) clock_jump: bool,
     /// A node is stopped by the system for a while and does not know it.
     pub(crate) freeze: bool,
+    /// A node does not reach the store for a while, and does not hear what the store did for it.
+    pub(crate) cut_off: bool,
+    /// Nodes read their configuration anew, and have more slots or fewer.
+    pub(crate) reload: bool,
     pub(crate) graceful_stop: bool,
     pub(crate) lost_acknowledgement: bool,
     pub(crate) cancel: bool,
     pub(crate) operator: bool,
+    /// Everything is paused for a while, as after a backup was put back.
+    pub(crate) pause: bool,
     /// Operators deal with dead letters, and let messages go at once.
     pub(crate) letters: bool,
+    /// Somebody of one tenant tries what only another's operators may.
+    pub(crate) stranger: bool,
+    /// Providers report on what they took: late, twice, out of order, or before they answer.
+    pub(crate) reports: bool,
+    /// How many look after the campaigns, each as if alone.
+    pub(crate) conductors: u64,
     /// Destinations are down for a while.
     pub(crate) outage: bool,
     /// Somebody asks providers how they are.
     pub(crate) asking: bool,
     /// The longest time, in milliseconds, that a call or an answer is on its way.
     pub(crate) slowest_hop: u64,
-    /// How far a node's clock may be off, in milliseconds.
+    /// How far a node's clock may be off, in milliseconds. Where that is more than a lease can bear, nodes go by the
+    /// store's clock, as they do on a database.
     pub(crate) skew: u64,
     /// How many replies out of a hundred are not simply "accepted".
     pub(crate) refusals: u64,
@@ -80,12 +100,15 @@ pub(crate) struct Drive {
     pub(crate) pauses: bool,
     /// Its hours, or its line's, begin then.
     pub(crate) opens_at: Option<Time>,
+    pub(crate) tenant: Tenant,
     pub(crate) draft: Campaign,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) nodes: usize,
+    /// The default one, and in half of the plans a neighbour.
+    pub(crate) tenants: Vec<Tenant>,
     pub(crate) lanes: Vec<LaneName>,
     pub(crate) setup: Arc<Setup>,
     pub(crate) faults: Faults,
@@ -98,36 +121,47 @@ pub(crate) struct Plan {
 impl Plan {
     /// Operators have dice of their own, so that a run without them goes as it went before there were any.
     pub(crate) fn roll(dice: &mut Dice, operators: &mut Dice) -> Plan {
-        let nodes = usize::try_from(dice.between(1, 3)).unwrap_or(1);
+        // Most people have one node.
+        let nodes = if dice.one_in(3) { 1 } else { dice.between(2, MOST_NODES) };
+        let nodes = usize::try_from(nodes).unwrap_or(1);
+        let neighbour = dice.one_in(2).then(|| NEIGHBOUR.parse().ok()).flatten();
+        let tenants: Vec<Tenant> = [Tenant::default()].into_iter().chain(neighbour).collect();
         let faults = Faults {
             node_crash: dice.one_in(2),
             process_crash: dice.one_in(2),
             commit: *dice.pick(&[None, None, Some(40), Some(5)]),
             clock_jump: dice.one_in(3),
             freeze: dice.one_in(2),
+            cut_off: dice.one_in(3),
+            reload: dice.one_in(3),
             graceful_stop: dice.one_in(2),
             lost_acknowledgement: dice.one_in(2),
             cancel: dice.one_in(2),
             operator: dice.one_in(2),
+            pause: dice.one_in(4),
             letters: operators.one_in(2),
+            stranger: dice.one_in(2),
+            reports: dice.one_in(2),
+            conductors: dice.between(1, 2),
             outage: dice.one_in(2),
             asking: dice.one_in(2),
             slowest_hop: *dice.pick(&[20, 200, 2_000, 20_000, 80_000]),
-            skew: *dice.pick(&[0, 0, 500, 3_000]),
+            skew: *dice.pick(&[0, 0, 500, BEARABLE_SKEW, 300_000]),
             refusals: *dice.pick(&[10, 30, 60]),
         };
         let calm_at = dice.between(15_000, 110_000);
         let lanes: Vec<LaneName> = LANES.iter().filter_map(|name| name.parse().ok()).collect();
-        let setup = Arc::new(setup(&lanes, dice));
-        let wishes = wishes(&lanes, &setup, calm_at, dice);
-        Plan { nodes, lanes, setup, faults, wishes, drives: Vec::new(), calm_at }
+        let setup = Arc::new(setup(&lanes, faults.reports, dice));
+        let wishes = wishes(&tenants, &lanes, &setup, calm_at, dice);
+        Plan { nodes, tenants, lanes, setup, faults, wishes, drives: Vec::new(), calm_at }
     }
 
     /// Adds campaigns, with dice of their own, so that a run without any goes as it went before there were any.
     pub(crate) fn add_drives(&mut self, dice: &mut Dice) {
         let channel = *dice.pick(&CHANNELS);
         let count = dice.between(1, 2);
-        let drives = (0..count).filter_map(|n| drive(n, channel, &self.lanes, self.calm_at, dice));
+        let tenant = dice.pick(&self.tenants).clone();
+        let drives = (0..count).filter_map(|n| drive(n, &tenant, channel, &self.lanes, self.calm_at, dice));
         self.drives = drives.collect();
         let mut rules = LineRules::default();
         if dice.one_in(2) {
@@ -168,11 +202,10 @@ impl Plan {
         }
     }
 
-    /// The idempotency key of the draft with that reference, if it has one.
-    pub(crate) fn key_of(&self, reference: &str) -> Option<String> {
+    /// What was asked for under that reference.
+    pub(crate) fn wished(&self, reference: &str) -> Option<&Draft> {
         let mut drafts = self.wishes.iter().flat_map(|wish| &wish.drafts);
-        let draft = drafts.find(|draft| draft.body.reference.as_deref() == Some(reference))?;
-        draft.idempotency.as_ref().map(|said| said.key.clone())
+        drafts.find(|draft| draft.body.reference.as_deref() == Some(reference))
     }
 
     pub(crate) fn channel(&self, name: &ChannelName) -> Option<&ChannelSetup> {
@@ -180,7 +213,7 @@ impl Plan {
     }
 }
 
-fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
+fn setup(lanes: &[LaneName], reports: bool, dice: &mut Dice) -> Setup {
     let doubling = Delays::Doubling { base: Span::from_millis(dice.between(200, 2_000)) };
     let listed = Delays::Listed(vec![Span::from_secs(2), Span::from_secs(9)]);
     let mut channels = BTreeMap::new();
@@ -215,7 +248,7 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
             },
             attempt_timeout: Span::from_secs(*dice.pick(&[3, 10, 30, 75])),
             unready: None,
-            receipts: None,
+            receipts: reports.then(|| ReceiptCheck::Token(Secret::new("said"))),
             line: LineRules::default(),
             suppressions: pombo_kernel::setup::Suppressions::default(),
             care: Care {
@@ -248,7 +281,14 @@ fn setup(lanes: &[LaneName], dice: &mut Dice) -> Setup {
 }
 
 /// Small and quick, as campaigns go.
-fn drive(n: u64, channel: &str, lanes: &[LaneName], calm_at: u64, dice: &mut Dice) -> Option<Drive> {
+fn drive(
+    n: u64,
+    tenant: &Tenant,
+    channel: &str,
+    lanes: &[LaneName],
+    calm_at: u64,
+    dice: &mut Dice,
+) -> Option<Drive> {
     let min = dice.between(3, 5);
     let throttle = Throttle::new(Some(min as f64), Some((min + dice.below(5)) as f64)).ok()?;
     let lane = dice.pick(lanes);
@@ -257,8 +297,8 @@ fn drive(n: u64, channel: &str, lanes: &[LaneName], calm_at: u64, dice: &mut Dic
         "created_at": "2026-05-01T12:00:00Z", "created_by": "ana", "state": "draft"}}"#
     );
     let leaf = Leaf { order: 0, topic: None, due: None, body };
-    let (tenant, id) = (Tenant::default(), String::new());
-    let mut draft = roster::read(&Doc { tenant, id, version: 1, updated_at: START, leaf })?;
+    let (tenant, id) = (tenant.clone(), String::new());
+    let mut draft = roster::read(&Doc { tenant: tenant.clone(), id, version: 1, updated_at: START, leaf })?;
     draft.throttle = throttle;
     draft.max_failure_rate = dice.one_in(2).then_some(0.5);
     draft.expires_after = dice.one_in(4).then(|| Span::from_secs(dice.between(20, 120)));
@@ -268,6 +308,7 @@ fn drive(n: u64, channel: &str, lanes: &[LaneName], calm_at: u64, dice: &mut Dic
         people: if dice.one_in(4) { dice.between(17, 22) } else { dice.between(1, 9) },
         pauses: dice.one_in(2),
         opens_at: None,
+        tenant,
         draft,
     })
 }
@@ -284,20 +325,39 @@ fn touchy(dice: &mut Dice) -> breaker::Limits {
     }
 }
 
-fn wishes(lanes: &[LaneName], setup: &Setup, calm_at: u64, dice: &mut Dice) -> Vec<Wish> {
+fn wishes(tenants: &[Tenant], lanes: &[LaneName], setup: &Setup, calm_at: u64, dice: &mut Dice) -> Vec<Wish> {
     let count = if dice.one_in(5) { dice.between(16, 40) } else { dice.between(3, 16) };
     // Sometimes everything at once, sometimes spread out.
     let spread = *dice.pick(&[100, calm_at / 2, calm_at]);
-    let wishes = (0..count).map(|n| {
+    let mut wishes = Vec::new();
+    for n in 0..count {
         let at = dice.between(0, spread);
         let size = if dice.one_in(4) { dice.between(2, 4) } else { 1 };
-        let drafts = (0..size).filter_map(|m| draft(&format!("w{n}.{m}"), at, lanes, setup, dice));
-        Wish { at, drafts: drafts.collect() }
-    });
-    wishes.collect()
+        let tenant = dice.pick(tenants).clone();
+        let names = (0..size).map(|m| format!("w{n}.{m}"));
+        let drafts: Vec<Draft> =
+            names.filter_map(|name| draft(&name, at, &tenant, lanes, setup, dice)).collect();
+        // Somebody else's message under the same key is another message.
+        let other = tenants.iter().find(|other| **other != tenant).filter(|_| dice.one_in(4));
+        if let (Some(other), Some(first)) = (other, drafts.first()) {
+            let mut theirs = first.clone();
+            theirs.queue.tenant = other.clone();
+            theirs.body.reference = Some(format!("x{n}"));
+            wishes.push(Wish { at: dice.between(0, spread), drafts: vec![theirs] });
+        }
+        wishes.push(Wish { at, drafts });
+    }
+    wishes
 }
 
-fn draft(name: &str, at: u64, lanes: &[LaneName], setup: &Setup, dice: &mut Dice) -> Option<Draft> {
+fn draft(
+    name: &str,
+    at: u64,
+    tenant: &Tenant,
+    lanes: &[LaneName],
+    setup: &Setup,
+    dice: &mut Dice,
+) -> Option<Draft> {
     let channel = setup.channels.get(*dice.pick(&CHANNELS))?;
     let said = START + Span::from_millis(at);
     let attempts = u16::try_from(dice.between(1, u64::from(channel.policy.attempts))).unwrap_or(1);
@@ -306,7 +366,7 @@ fn draft(name: &str, at: u64, lanes: &[LaneName], setup: &Setup, dice: &mut Dice
     Some(Draft {
         id: None,
         queue: QueueName {
-            tenant: Tenant::default(),
+            tenant: tenant.clone(),
             lane: dice.pick(lanes).clone(),
             channel: channel.name.clone(),
             destination: (*dice.pick(&DESTINATIONS)).into(),

@@ -77,10 +77,14 @@ impl Script {
             0 => refused(*dice.pick(&[400, 404, 410, 422]), Said::Never, Vec::new()),
             1 | 2 => refused(*dice.pick(&[401, 403]), Said::OurFault, Vec::new()),
             3 => {
-                let seconds = *dice.pick(&[0, 1, 5, 30, 90, 100_000]);
-                let hints = vec![("retry-after".to_owned(), seconds.to_string())];
+                let seconds = Some(*dice.pick(&[0, 1, 5, 30, 90, 100_000]));
+                // What cannot be read, or lies in the past, asks for nothing.
+                let seconds = seconds.filter(|_| !dice.one_in(5));
+                let nonsense = *dice.pick(&["soon", "-7", "Wed, 21 Oct 2015 07:28:00 GMT"]);
+                let hint = seconds.map_or_else(|| nonsense.to_owned(), |seconds| seconds.to_string());
                 let status = *dice.pick(&[429, 429, 503]);
-                refused(status, Said::Later { seconds: Some(seconds), down: status == 503 }, hints)
+                let hints = vec![("retry-after".to_owned(), hint)];
+                refused(status, Said::Later { seconds, down: status == 503 }, hints)
             }
             4 | 5 => {
                 let status = *dice.pick(&[408, 429, 500, 502, 503]);

@@ -15,7 +15,7 @@ use pombo_kernel::dice::Dice;
 use pombo_kernel::message::ClaimKey;
 use pombo_kernel::reply::Reply;
 use pombo_kernel::time::{Span, Time};
-use pombo_store::{Claimed, Place};
+use pombo_store::{Claimed, Place, audit};
 use tempfile::TempDir;
 
 use crate::call::{Answered, Call, Caller, Pending};
@@ -58,6 +58,12 @@ enum Happening {
     },
     /// A life's heart beats.
     Tick(u64),
+    /// A life that asked at that time by its own clock is told what time it is.
+    Told {
+        life: u64,
+        asked: Time,
+        time: Time,
+    },
     StartNode(usize),
     StartStore,
     Fault(Fault),
@@ -102,6 +108,8 @@ pub(crate) struct World<C: Lasting> {
     pending: BTreeMap<u64, Pending>,
     lives: BTreeMap<u64, Life>,
     last_life: u64,
+    /// How many messages providers have taken and will report on.
+    receipts: u64,
     calm: bool,
     /// Which destinations are down, how, and when. All of the channel's, where none is named.
     outages: Vec<(Place, Outage, Range<u64>)>,
@@ -134,6 +142,7 @@ impl<C: Lasting> World<C> {
             pending: BTreeMap::new(),
             lives: BTreeMap::new(),
             last_life: 0,
+            receipts: 0,
             calm: false,
             outages: Vec::new(),
         };
@@ -148,7 +157,9 @@ impl<C: Lasting> World<C> {
         }
         world.plan_faults();
         if !world.plan.drives.is_empty() {
-            world.later(0, Happening::Conduct);
+            for _ in 0..world.plan.faults.conductors {
+                world.later(0, Happening::Conduct);
+            }
         }
         world.later(world.plan.calm_at, Happening::Calm);
         Ok(world)
@@ -167,6 +178,7 @@ impl<C: Lasting> World<C> {
             }
             if let Some(deadline) = deadline {
                 if self.is_over() {
+                    self.oracle.check_anew();
                     return self.compare_all();
                 }
                 let late = self.now > deadline;
@@ -192,6 +204,10 @@ impl<C: Lasting> World<C> {
             }
             Happening::Reply { life, key, reply, said } => self.reply(life, key, reply, said),
             Happening::Tick(life) => self.tick(life),
+            Happening::Told { life, asked, time } => {
+                self.told_time(life, asked, time);
+                Ok(())
+            }
             Happening::StartNode(node) => self.start_node(node),
             Happening::StartStore => self.start_store(),
             Happening::Fault(fault) => self.strike(fault),
@@ -204,6 +220,9 @@ impl<C: Lasting> World<C> {
     }
 
     fn is_over(&self) -> bool {
+        if self.house.is_none() || !self.oracle.is_finished() {
+            return false;
+        }
         let outside = |caller: Caller| caller == Caller::Outside;
         let under_way = self.pending.values().any(|pending| outside(pending.caller))
             || self.agenda.values().any(|happening| match happening {
@@ -211,7 +230,7 @@ impl<C: Lasting> World<C> {
                 Happening::Taken(_) => true,
                 _ => false,
             });
-        !under_way && self.house.is_some() && self.oracle.unfinished().is_empty()
+        !under_way
     }
 
     /// How long it can take, once nothing goes wrong any more, until everything is at an end.
@@ -274,6 +293,9 @@ impl<C: Lasting> World<C> {
             let event = record.event.as_str();
             self.note(format_args!("#{position} {event} {name} {} {}", record.channel, record.detail));
             self.watch_letters(record);
+            if record.event == audit::Event::Paused && self.calm {
+                self.call(Caller::Outside, Call::Resume, 0);
+            }
         }
         hold!(0, goes_on, "the store can no longer be trusted");
         hold!(15, self.idle_turns < MOST_IDLE_TURNS, "the writer spins, and nothing comes of it");

@@ -52,7 +52,7 @@ impl Clock for TestClock {
     }
 }
 
-/// The destinations of the one channel. The first is the one that goes down.
+/// The destinations of the one channel, each with a tenant of its own. The first is the one that goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum To {
     A,
@@ -64,6 +64,14 @@ impl To {
         match self {
             To::A => "a.example",
             To::B => "b.example",
+        }
+    }
+
+    /// Whose messages go there.
+    fn tenant(self) -> Tenant {
+        match self {
+            To::A => Tenant::default(),
+            To::B => "neighbour".parse().unwrap(),
         }
     }
 }
@@ -167,7 +175,7 @@ fn draft(to: To) -> Draft {
     Draft {
         id: None,
         queue: QueueName {
-            tenant: Tenant::default(),
+            tenant: to.tenant(),
             lane: "default".parse().unwrap(),
             channel: "crm".parse().unwrap(),
             destination: to.name().into(),
@@ -422,7 +430,8 @@ impl Line {
     }
 
     fn story(&mut self, id: MessageId) -> Story {
-        self.process().reader.story(&Tenant::default(), id).unwrap().unwrap()
+        let tenant = self.seen[&id].to.tenant();
+        self.process().reader.story(&tenant, id).unwrap().unwrap()
     }
 
     fn counted(&mut self, what: Counted) -> u64 {
@@ -614,4 +623,21 @@ fn a_storm_of_retries_does_not_hold_up_what_is_new() {
     assert!(usual <= SECOND && stormy <= 2 * SECOND, "what is new waits {stormy} ms, and otherwise {usual}");
     assert_eq!((line.waiting(), line.counted(Counted::Failed)), (0, 0));
     line.check_charges();
+}
+
+#[test] // failure mode 39
+fn a_tenant_who_pours_in_far_more_than_can_go_delays_nobody_else() {
+    // There is room for 84 a second.
+    let (noise, mut line) = (MINUTE..3 * MINUTE, Line::new(Trouble::Down, 0..0, 42));
+    line.feeding = vec![(To::B, 10)];
+    line.play(noise.start);
+    line.feeding.push((To::A, 300));
+    line.play(noise.end);
+    assert!(line.waiting() > 20_000, "{} wait, and far more came than could go", line.waiting());
+    let went = line.calls_in(noise.clone());
+    assert!(went > 60 * 120, "{went} went all the same: nobody's slots stay empty");
+    line.feeding.clear();
+    line.play(noise.end + SECOND);
+    let (usual, noisy) = (line.slowest(To::B, 0..noise.start), line.slowest(To::B, noise));
+    assert!(usual <= SECOND && noisy <= SECOND, "a neighbour waits {noisy} ms, and otherwise {usual}");
 }

@@ -146,3 +146,55 @@ fn a_campaign_that_goes_on_outside_its_hours_is_caught() {
 fn a_line_that_takes_more_than_its_day_allows_is_caught() {
     check(Bug::CapIgnored, &[9]);
 }
+
+#[test]
+fn a_hint_without_bounds_is_caught() {
+    check(Bug::HintUnbounded, &[7]);
+}
+
+#[test]
+fn a_fault_of_ours_that_costs_an_attempt_is_caught() {
+    check(Bug::FaultCharged, &[6]);
+}
+
+#[test]
+fn a_report_that_goes_back_is_caught() {
+    // The audit says what was known before it, too.
+    check(Bug::ReportGoesBack, &[0, 12]);
+}
+
+#[test]
+fn a_node_that_sends_without_a_sign_of_life_is_caught() {
+    check(Bug::SilenceIgnored, &[4]);
+}
+
+#[test]
+fn slots_that_are_forgotten_with_a_new_configuration_are_caught() {
+    check(Bug::SlotsForgotten, &[13]);
+}
+
+#[test]
+fn what_a_commit_in_doubt_claimed_and_nobody_gives_back_is_caught() {
+    check(Bug::OrphansForgotten, &[15]);
+}
+
+#[test]
+fn a_node_that_goes_by_a_wrong_clock_is_caught() {
+    // Minutes ahead or behind, it is taken for dead, or sends what is due later, or too late.
+    check(Bug::ClockUnfollowed, &[4, 7, 8, 11]);
+}
+
+#[test]
+fn a_key_that_makes_two_messages_is_caught() {
+    check(Bug::KeyIgnored, &[10]);
+}
+
+#[test]
+fn a_message_that_another_tenant_finds_is_caught() {
+    check(Bug::TenantIgnored, &[14]);
+}
+
+#[test]
+fn work_that_goes_on_though_everything_is_paused_is_caught() {
+    check(Bug::PauseIgnored, &[8]);
+}

@@ -82,7 +82,8 @@ enum Kept {
 /// The whole of what a store knows.
 #[derive(Clone, Debug, Default)]
 struct Model {
-    messages: BTreeMap<MessageKey, Row>,
+    /// Shared with the committed state as long as they are the same.
+    messages: BTreeMap<MessageKey, Arc<Row>>,
     idempotency: BTreeMap<(Tenant, String), ([u8; 16], MessageId)>,
     /// Keys whose messages are gone, and until when they stay.
     lapsing: BTreeMap<(Tenant, String), Time>,
@@ -110,7 +111,7 @@ struct Model {
     templates: BTreeMap<(Tenant, TemplateName), Vec<TemplateVersion>>,
     blobs: BTreeMap<Digest, Arc<[u8]>>,
     blob_uses: BTreeSet<(Digest, MessageKey)>,
-    chain: Vec<audit::Block>,
+    chain: Vec<Arc<audit::Block>>,
     tip: Tip,
     /// Recorded since the last commit.
     records: Vec<Record>,
@@ -262,7 +263,10 @@ impl Core for Memory {
     fn accept(&mut self, draft: Draft, now: Time) -> Result<Result<Accepted, Conflict>, StoreError> {
         let model = &mut self.now;
         let tenant = draft.queue.tenant.clone();
-        if let Some(said) = &draft.idempotency
+        let known = draft.idempotency.as_ref();
+        #[cfg(feature = "planted")]
+        let known = known.filter(|_| !planted::is(planted::Bug::KeyIgnored));
+        if let Some(said) = known
             && let Some((fingerprint, first)) = model.idempotency.get(&(tenant.clone(), said.key.clone()))
         {
             let same = *fingerprint == said.fingerprint;
@@ -299,7 +303,7 @@ impl Core for Memory {
             delivery: None,
             message: message.clone(),
         };
-        model.messages.insert(id.key(), row);
+        model.messages.insert(id.key(), Arc::new(row));
         model.records.push(transition::accepted(&message, now));
         model.ledger.accepted(&message.queue);
         Ok(Ok(Accepted { id, repeat: Repeat::First }))
@@ -311,7 +315,7 @@ impl Core for Memory {
         model.end_pauses(now);
         let claim = model.next_claim();
         let mut taken = Vec::new();
-        while taken.len() < ask.max && model.paused.is_none() {
+        while taken.len() < ask.max && !model.is_paused() {
             let turns = model.turns(&ask.lane, now);
             let Some(turn) = turns.iter().min_by_key(|turn| (turn.pass, turn.served, turn.age)) else {
                 break;
@@ -331,7 +335,7 @@ impl Core for Memory {
 
     fn take_over(&mut self, node: NodeId, max: usize, now: Time) -> Result<Vec<Claimed>, StoreError> {
         let model = &mut self.now;
-        if model.paused.is_some() {
+        if model.is_paused() {
             return Ok(Vec::new());
         }
         let claim = model.next_claim();
@@ -377,7 +381,7 @@ impl Core for Memory {
             Next::Failed(reason) => State::Failed { at: settlement.attempt.finished_at, reason },
             Next::Retry { due, .. } | Next::Held { due } => State::Pending { due },
         };
-        if let Some(row) = model.messages.get_mut(&message.id.key()) {
+        if let Some(row) = model.row_mut(message.id.key()) {
             row.moved_at = settlement.attempt.finished_at;
             row.attempts.push(settlement.attempt);
             row.progress = settlement.progress;
@@ -577,7 +581,7 @@ impl Core for Memory {
         let records = std::mem::take(&mut model.records);
         if !records.is_empty() {
             let (block, tip) = model.tip.seal(&records, now, entropy);
-            model.chain.push(block);
+            model.chain.push(Arc::new(block));
             model.tip = tip;
         }
         self.counts = model.ledger.take().collect();
@@ -608,7 +612,7 @@ impl Core for Memory {
 
     fn next_due(&mut self, lane: &LaneName, now: Time) -> Option<Time> {
         let model = &mut self.now;
-        if model.paused.is_some() {
+        if model.is_paused() {
             return None;
         }
         model.end_pauses(now);
@@ -652,21 +656,37 @@ impl Row {
 
 /// Messages.
 impl Model {
+    fn is_paused(&self) -> bool {
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::PauseIgnored) {
+            return false;
+        }
+        self.paused.is_some()
+    }
+
     fn row(&self, tenant: &Tenant, id: MessageId) -> Option<&Row> {
         let row = self.messages.get(&id.key())?;
-        (row.message.id == id && row.message.queue.tenant == *tenant).then_some(row)
+        let own = row.message.queue.tenant == *tenant;
+        #[cfg(feature = "planted")]
+        let own = own || planted::is(planted::Bug::TenantIgnored);
+        (row.message.id == id && own).then_some(row)
+    }
+
+    fn row_mut(&mut self, key: MessageKey) -> Option<&mut Row> {
+        self.messages.get_mut(&key).map(Arc::make_mut)
     }
 
     /// Puts a message into a state. If that ends it, the next of its ordering key comes forward.
     fn enter(&mut self, message: &Message, state: State) {
-        let Some(row) = self.messages.get_mut(&message.id.key()) else { return };
+        let Some(row) = self.row_mut(message.id.key()) else { return };
         row.state = state;
         let ended = !row.is_live();
         let was_head = row.standing == Spot::Queued;
         if ended && was_head && message.ordering_key.is_some() {
             let of_key =
-                self.messages.values_mut().filter(|row| row.is_live() && same_key(&row.message, message));
-            if let Some(next) = of_key.min_by_key(|row| row.turn) {
+                self.messages.values().filter(|row| row.is_live() && same_key(&row.message, message));
+            let next = of_key.min_by_key(|row| row.turn).map(|row| row.message.id.key());
+            if let Some(next) = next.and_then(|next| self.row_mut(next)) {
                 next.standing = Spot::Queued;
             }
         }
@@ -684,14 +704,14 @@ impl Model {
         let first = !self.is_retry(message);
         self.course_given_up(message, standing_cancelled(suppressed), first, now);
         self.give_up(message, State::Cancelled { at: now, by: by.clone() }, now);
-        if let Some(row) = self.messages.get_mut(&message.id.key()) {
+        if let Some(row) = self.row_mut(message.id.key()) {
             row.deeds.push(Deed { at: now, what: What::Cancelled, by: by.clone(), note });
         }
     }
 
     /// Ends a message without an attempt.
     fn give_up(&mut self, message: &Message, state: State, now: Time) {
-        if let Some(row) = self.messages.get_mut(&message.id.key()) {
+        if let Some(row) = self.row_mut(message.id.key()) {
             row.moved_at = now;
             row.progress.steps = row.progress.steps.saturating_add(1);
         }

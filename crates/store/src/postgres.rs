@@ -9,7 +9,7 @@ mod accepting;
 mod advice;
 pub(crate) mod checking;
 mod claims;
-mod clock;
+pub mod clock;
 mod dead;
 mod erase;
 pub(crate) mod glance;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pombo_engine::core::SILENCE;
 use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress};
 use pombo_kernel::name::LaneName;
+use pombo_kernel::setup::Setup;
 use pombo_kernel::time::Time;
 use pombo_store::audit::Event;
 use pombo_store::{Claimed, Settled};
@@ -56,6 +57,8 @@ pub(crate) struct Holder(pub(crate) u64);
 #[derive(Debug, Default)]
 pub(super) struct Hands {
     claims: BTreeMap<ClaimKey, InHand>,
+    /// The most slots that each lane has had, where it was told of others than it started with.
+    slots: BTreeMap<LaneName, usize>,
     /// By its own clock, when it last gave a sign of life that became durable.
     alive_since: Option<Time>,
 }
@@ -127,6 +130,15 @@ impl Oracle {
         hands.alive_since = hands.alive_since.max(Some(since));
     }
 
+    /// A node has read its configuration anew. What is under way goes on, also where it has fewer slots from now on.
+    pub(crate) fn reloaded(&mut self, holder: Holder, setup: &Setup) {
+        let hands = self.holders.entry(holder).or_default();
+        for (lane, setup) in &setup.lanes {
+            let slots = hands.slots.entry(lane.clone()).or_default();
+            *slots = usize::from(setup.workers).max(*slots);
+        }
+    }
+
     /// A node calls the provider, at `now` by its own clock.
     pub(crate) fn called(&mut self, holder: Holder, claimed: &Claimed, key: &str, now: Time) -> Checked {
         let name = self.name(claimed.message.id);
@@ -157,7 +169,8 @@ impl Oracle {
         let Some(hands) = self.holders.get(&holder) else { return Ok(()) };
         let of_lane = hands.claims.iter().filter(|(_, in_hand)| in_hand.lane == *lane);
         let taken = of_lane.filter(|(key, in_hand)| in_hand.sending || self.is_open(**key)).count();
-        let slots = self.workers(lane);
+        let at_first = self.plan.setup.lanes.get(lane).map_or(0, |lane| usize::from(lane.workers));
+        let slots = hands.slots.get(lane).copied().unwrap_or(0).max(at_first);
         hold!(13, taken <= slots, "{taken} are under way on lane {lane}, which has {slots} slots");
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! What should follow from what a sender heard, said once more and independently of the engine.
 
+use pombo_kernel::delivery::Delivery;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::message::{Progress, StateName};
+use pombo_kernel::name::Tenant;
 use pombo_kernel::policy::{Delays, Policy};
 use pombo_kernel::time::{Span, Time};
 use pombo_store::audit::{Event, Record};
@@ -15,6 +17,25 @@ use crate::provider::Said;
 const MOST_CRASHES: u16 = 3;
 
 impl Tale {
+    /// Whose it is.
+    pub(super) fn tenant(&self) -> &Tenant {
+        &self.message.queue.tenant
+    }
+
+    /// Checks a report that was recorded, and moves on. Reports come in any order, and the furthest stands.
+    pub(super) fn check_report(&mut self, record: &Record) -> Checked {
+        let name = self.message.body.reference.clone().unwrap_or_default();
+        let delivery = |key| {
+            let said = field(&record.detail, key)?;
+            Delivery::ALL.iter().copied().find(|delivery| delivery.as_str() == said)
+        };
+        let (before, known, now) = (delivery("before"), self.delivery, delivery("delivery"));
+        hold!(12, before == known, "{name} was {known:?} to its provider, and then: {record:?}");
+        hold!(0, now > known, "{name} was {known:?} to its provider, and then: {record:?}");
+        self.delivery = now;
+        Ok(())
+    }
+
     pub(super) fn policy(&self, plan: &Plan) -> Policy {
         let queue = &self.message.queue;
         let mut policy = match plan.channel(&queue.channel) {

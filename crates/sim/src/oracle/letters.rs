@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, Message, Progress, State, StateName};
+use pombo_kernel::name::Tenant;
 use pombo_kernel::time::Time;
 use pombo_store::audit::{Event, Record};
 use pombo_store::core::Reading;
@@ -17,7 +18,7 @@ use pombo_store::dead::{
 use pombo_store::shelf::{Expect, Leaf, Shelf, Shelve};
 use pombo_store::{Claimed, Line};
 
-use super::{Checked, Oracle, Tale, broken, field, hold, tenant};
+use super::{Checked, Oracle, Tale, broken, field, hold};
 
 /// The document that some rulings depend on.
 const SWEEP: &str = "sweep";
@@ -191,7 +192,7 @@ impl Oracle {
         let (order, topic, due, body) = (0, None, None, String::new());
         Shelve {
             shelf: Shelf::Operation,
-            tenant: tenant(),
+            tenant: Tenant::default(),
             id: SWEEP.into(),
             expect: expectation(self.desk.sweeps.len()),
             leaf: Some(Leaf { order, topic, due, body }),
@@ -243,13 +244,16 @@ impl Oracle {
             return Ok(());
         };
         hold!(2, swept == ruling.with.is_some(), "ruling {number} was done, and not its document");
+        for (id, ruled) in ruling.ids.iter().zip(verdicts) {
+            self.told_foreigner(&ruling.tenant, *id, *ruled == Ruled::NotFound)?;
+        }
         for id in &ruling.ids {
             let name = self.name(*id);
             let of_it = ruling.ids.iter().zip(verdicts).filter(|(other, _)| *other == id);
             let done = of_it.filter(|(_, ruled)| **ruled == Ruled::Done).count();
             let event = self.desk.granted.get(&(number, *id));
             if done > 0 && event.is_none() {
-                let deeds = reader.story(&tenant(), *id)?.map(|story| story.deeds).unwrap_or_default();
+                let deeds = reader.story(&ruling.tenant, *id)?.map(|story| story.deeds).unwrap_or_default();
                 let durable = deeds.iter().any(|deed| deed.note == ruling.note);
                 hold!(2, durable, "an operator was told of {name}, and that is not durable");
             }
@@ -262,12 +266,13 @@ impl Oracle {
     /// An operator was told what came of an edit.
     pub(crate) fn told_edited(&self, reader: &mut impl Reading, edit: &Edit, edited: Edited) -> Checked {
         let name = self.name(edit.id);
+        self.told_foreigner(&edit.tenant, edit.id, edited == Edited::NotFound)?;
         let granted = self.desk.granted.contains_key(&(number_of(edit.note.as_ref()), edit.id));
         let Edited::Done { version } = edited else {
             hold!(4, !granted, "{name} was edited, and whoever did so was told {edited:?}");
             return Ok(());
         };
-        let durable = reader.story(&tenant(), edit.id)?.is_some_and(|story| story.version >= version);
+        let durable = reader.story(&edit.tenant, edit.id)?.is_some_and(|story| story.version >= version);
         hold!(2, durable, "an operator was told of {name}, and that is not durable");
         hold!(12, granted, "{name} was edited, and the audit does not say so");
         Ok(())
@@ -284,8 +289,13 @@ impl Oracle {
         Ok(())
     }
 
-    /// Groups of dead letters, against what the dead letters themselves say; and the document.
-    pub(super) fn check_letters(&self, reader: &mut impl Reading, lines: &[Line]) -> Checked {
+    /// Groups of a tenant's dead letters, against what the dead letters themselves say.
+    pub(super) fn check_letters(
+        &self,
+        reader: &mut impl Reading,
+        tenant: &Tenant,
+        lines: &[Line],
+    ) -> Checked {
         let mut counted: BTreeMap<CauseId, Group> = BTreeMap::new();
         // The newest come first.
         for line in lines {
@@ -303,10 +313,19 @@ impl Oracle {
             group.count += 1;
             group.first_at = *at;
         }
-        let told = reader.groups(&tenant(), usize::MAX)?.into_iter().map(|group| (group.id, group));
+        let told = reader.groups(tenant, usize::MAX)?.into_iter().map(|group| (group.id, group));
         let told: BTreeMap<CauseId, Group> = told.collect();
         hold!(1, told == counted, "the groups of dead letters are {told:?}, and should be {counted:?}");
-        let doc = reader.doc(Shelf::Operation, &tenant(), SWEEP)?;
+        Ok(())
+    }
+
+    /// The document that some rulings depend on, which nobody else sees.
+    pub(super) fn check_sweeps(&self, reader: &mut impl Reading) -> Checked {
+        for other in self.plan.tenants.iter().filter(|other| **other != Tenant::default()) {
+            let theirs = reader.doc(Shelf::Operation, other, SWEEP)?;
+            hold!(14, theirs.is_none(), "{other} is shown {theirs:?}");
+        }
+        let doc = reader.doc(Shelf::Operation, &Tenant::default(), SWEEP)?;
         let stands = doc.map(|doc| (doc.version as usize, doc.leaf.body));
         let last = self.desk.sweeps.last();
         let should = last.map(|number| (self.desk.sweeps.len(), format!("{{\"wish\":{number}}}")));

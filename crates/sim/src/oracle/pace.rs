@@ -17,8 +17,8 @@ use pombo_store::core::Reading;
 use pombo_store::roster::{self, Roster};
 use pombo_store::shelf::Shelf;
 
-use super::{Checked, Oracle, broken, field, hold, tenant};
-use crate::plan::Plan;
+use super::{Checked, Oracle, broken, field, hold};
+use crate::plan::{Drive, Plan};
 use crate::world::left_out;
 
 /// One at a time, and a pause after each: so go the messages of a campaign, and so go those of a line that has a gap.
@@ -209,7 +209,13 @@ impl Oracle {
     /// The campaigns and their lists, against what happened to their messages.
     pub(super) fn check_courses(&self, reader: &mut impl Reading) -> Checked {
         for (name, tour) in &self.courses.tours {
-            let doc = reader.doc(Shelf::Campaign, &tenant(), name.as_str())?;
+            let drive = self.plan.drives.iter().find(|drive| drive.name == *name);
+            let Some(Drive { tenant, .. }) = drive else { continue };
+            for other in self.plan.tenants.iter().filter(|other| *other != tenant) {
+                let theirs = reader.doc(Shelf::Campaign, other, name.as_str())?;
+                hold!(14, theirs.is_none(), "{other} is shown {theirs:?}");
+            }
+            let doc = reader.doc(Shelf::Campaign, tenant, name.as_str())?;
             let Some(campaign) = doc.as_ref().and_then(roster::read) else {
                 return broken(1, format_args!("{name} is gone"));
             };
@@ -218,7 +224,7 @@ impl Oracle {
             let (flight, should) = (campaign.flight.map(|flight| flight.message), tour.pace.flight);
             hold!(9, flight == should, "{name} has {flight:?} on its way, and by the audit {should:?}");
             let roster = Roster {
-                tenant: tenant(),
+                tenant: tenant.clone(),
                 campaign: name.clone(),
                 standing: None,
                 after: 0,

@@ -3,7 +3,8 @@
 use pombo_engine::core::Event;
 use pombo_kernel::breaker::Sign;
 use pombo_kernel::message::Idempotency;
-use pombo_store::{Accepted, Ask, Cancelled, Repeat, StoreError};
+use pombo_store::dead::Hastened;
+use pombo_store::{Accepted, Ask, Cancelled, Repeat, Reported, StoreError};
 
 use super::{Happening, World};
 use crate::call::{Answered, Call, Caller, Pending};
@@ -17,6 +18,8 @@ const FIRST_RETRY: u64 = 200;
 const SLOWEST_RETRY: u64 = 5_000;
 /// How long it waits before it asks again for work.
 const ASK_AGAIN: u64 = 500;
+/// How often a report is brought that nobody knows what to do with.
+const MOST_REPORTS: u32 = 5;
 
 impl<C: Lasting> World<C> {
     /// A call sets out; it reaches the store in a while.
@@ -27,10 +30,15 @@ impl<C: Lasting> World<C> {
 
     /// A call has reached the store, if there is one.
     pub(super) fn make_call(&mut self, caller: Caller, call: Call) {
-        if let Caller::Life(life) = caller
-            && !self.lives.contains_key(&life)
-        {
-            return;
+        if let Caller::Life(number) = caller {
+            let Some(life) = self.lives.get(&number) else { return };
+            if life.cut_until > self.now
+                && let Some(unreached) = call.unreached()
+            {
+                let notices = self.dice.below(5_000);
+                self.later(notices, Happening::Answer(caller, call, unreached));
+                return;
+            }
         }
         let Some(house) = &self.house else {
             if caller == Caller::Outside {
@@ -72,12 +80,9 @@ impl<C: Lasting> World<C> {
         match (call, answered) {
             (Call::Accept { drafts, .. }, Answered::Accepted(Ok(results))) => {
                 for (draft, result) in drafts.iter().zip(results) {
-                    let key = draft.idempotency.as_ref().map(|said| said.key.as_str());
                     match result {
-                        Ok(Accepted { id, .. }) => self.oracle.told_accepted(key, *id)?,
-                        Err(conflict) => {
-                            self.oracle.told_conflict(key.unwrap_or_default(), conflict.first)?;
-                        }
+                        Ok(Accepted { id, .. }) => self.oracle.told_accepted(draft, *id)?,
+                        Err(conflict) => self.oracle.told_conflict(draft, conflict.first)?,
                     }
                 }
                 Ok(())
@@ -92,10 +97,21 @@ impl<C: Lasting> World<C> {
             (Call::LeaveOut { key, .. }, Answered::Settled(Ok(settled))) => {
                 settled.iter().try_for_each(|settled| self.oracle.settled(*key, *settled))
             }
-            (Call::Cancel(id), Answered::Cancelled(Ok(Cancelled::Done))) => match &mut self.house {
-                Some(house) => self.oracle.told_cancelled(&mut house.reader, *id),
-                None => Ok(()),
-            },
+            (Call::Cancel { tenant, id, .. }, Answered::Cancelled(Ok(cancelled))) => {
+                self.oracle.told_foreigner(tenant, *id, *cancelled == Cancelled::NotFound)?;
+                match &mut self.house {
+                    Some(house) if *cancelled == Cancelled::Done => {
+                        self.oracle.told_cancelled(&mut house.reader, *id)
+                    }
+                    _ => Ok(()),
+                }
+            }
+            (Call::Hasten { tenant, id, .. }, Answered::Hastened(Ok(hastened))) => {
+                self.oracle.told_foreigner(tenant, *id, *hastened == Hastened::NotFound)
+            }
+            (Call::Report { report, .. }, Answered::Reported(Ok(reported))) => {
+                reported.iter().try_for_each(|reported| self.oracle.told_reported(report, *reported))
+            }
             (Call::Rule(ruling), Answered::Ruled(Ok(verdicts))) => match &mut self.house {
                 Some(house) => self.oracle.told_ruled(&mut house.reader, ruling, verdicts),
                 None => Ok(()),
@@ -125,11 +141,17 @@ impl<C: Lasting> World<C> {
             Answered::Accepted(Err(error)) | Answered::Nothing(Err(error)) => Some(error),
             Answered::Cancelled(Err(error)) | Answered::Lifted(Err(error)) => Some(error),
             Answered::Ruled(Err(error)) | Answered::Edited(Err(error)) => Some(error),
-            Answered::Hastened(Err(error)) => Some(error),
+            Answered::Hastened(Err(error)) | Answered::Reported(Err(error)) => Some(error),
             _ => None,
         };
         if let Some(error) = failed {
             self.note(format_args!("{name} failed: {error}"));
+            return self.try_again(call);
+        }
+        if let Answered::Reported(Ok(reported)) = answered
+            && reported.contains(&Reported::Unknown)
+        {
+            // It came before our own result; the door keeps it for a while.
             return self.try_again(call);
         }
         let Call::Accept { mut drafts, tries } = call else { return };
@@ -169,7 +191,11 @@ impl<C: Lasting> World<C> {
                 }
             }
             // An operator who was not heard asks again.
-            Call::Lift(_) => self.call(Caller::Outside, call, after),
+            Call::Lift(_) | Call::Resume => self.call(Caller::Outside, call, after),
+            Call::Report { channel, report, tries } if tries < MOST_REPORTS => {
+                let call = Call::Report { channel, report, tries: tries + 1 };
+                self.call(Caller::Outside, call, after);
+            }
             Call::Rule(ruling) => self.ask_ruling(ruling, after),
             Call::Edit(edit) => self.ask_edit(edit, after),
             _ => {}
@@ -183,6 +209,17 @@ impl<C: Lasting> World<C> {
             return Ok(());
         }
         let caller = Caller::Life(life);
+        let cut_until = self.lives.get(&life).map(|life| life.cut_until);
+        let answered = match cut_until.filter(|until| *until > self.now) {
+            // On a database, a node's own writer gives back what it claimed and was not told of. Here there is one
+            // writer for all, so that whoever claims is told late.
+            Some(until) if matches!(call, Call::Claim(_) | Call::TakeOver { .. } | Call::StopClaims(_)) => {
+                self.later_at(until, Happening::Answer(caller, call, answered));
+                return Ok(());
+            }
+            Some(_) => call.unreached().unwrap_or(answered),
+            None => answered,
+        };
         match (call, answered) {
             (Call::Heartbeat { since, .. }, Answered::Nothing(Ok(()))) => {
                 self.oracle.alive(Holder(life), since);

@@ -4,7 +4,6 @@
 use pombo_kernel::campaign::recipient::{Listed, Person, Refusal, Standing};
 use pombo_kernel::campaign::{Campaign, PauseReason, State};
 use pombo_kernel::message::{Body, Draft, Priority, QueueName};
-use pombo_kernel::name::Tenant;
 use pombo_store::audit::Event;
 use pombo_store::core::Reading;
 use pombo_store::roster::{self, Enlist, Feed, Recipient, Roster, Serving};
@@ -60,7 +59,7 @@ impl<C: Lasting> World<C> {
     fn look_after(&mut self, drive: &Drive) -> Checked {
         let now = self.clock_now();
         let Some(house) = &mut self.house else { return Ok(()) };
-        let doc = house.reader.doc(Shelf::Campaign, &Tenant::default(), drive.name.as_str())?;
+        let doc = house.reader.doc(Shelf::Campaign, &drive.tenant, drive.name.as_str())?;
         let Some((doc, mut campaign)) =
             doc.and_then(|doc| roster::read(&doc).map(|campaign| (doc, campaign)))
         else {
@@ -69,7 +68,8 @@ impl<C: Lasting> World<C> {
         };
         match &campaign.state {
             State::Draft if campaign.roll.recipients == 0 => {
-                let (tenant, campaign, lines) = (Tenant::default(), drive.name.clone(), listed(drive.people));
+                let (tenant, campaign, lines) =
+                    (drive.tenant.clone(), drive.name.clone(), listed(drive.people));
                 self.call(Caller::Outside, Call::Enlist(Enlist { tenant, campaign, lines, by: ana() }), 0);
             }
             State::Paused { reason: PauseReason::Cancelling, .. } => self.call_off(drive, &doc, campaign)?,
@@ -89,7 +89,7 @@ impl<C: Lasting> World<C> {
                     self.feed(drive, &campaign)?;
                 }
                 if campaign.cut_at().is_some_and(|at| at <= now) {
-                    self.call(Caller::Outside, Call::Cut(drive.name.clone()), 0);
+                    self.call(Caller::Outside, Call::Cut(drive.tenant.clone(), drive.name.clone()), 0);
                 }
             }
             State::Scheduled { .. } | State::Completed { .. } | State::Cancelled { .. } => {}
@@ -99,7 +99,7 @@ impl<C: Lasting> World<C> {
 
     /// Somebody wants a campaign to be so, if it is still what they saw.
     fn change(&mut self, drive: &Drive, seen: Option<&Doc>, campaign: &Campaign, event: Event) {
-        let (tenant, id) = (Tenant::default(), drive.name.to_string());
+        let (tenant, id) = (drive.tenant.clone(), drive.name.to_string());
         self.note(format_args!("somebody wants {id} to be {}", campaign.state.name()));
         let detail = format!(r#"{{"campaign":"{id}"}}"#);
         let mut record =
@@ -118,7 +118,7 @@ impl<C: Lasting> World<C> {
         limit: usize,
     ) -> Checked<Vec<Recipient>> {
         let Some(house) = &mut self.house else { return Ok(Vec::new()) };
-        let (tenant, campaign) = (Tenant::default(), drive.name.clone());
+        let (tenant, campaign) = (drive.tenant.clone(), drive.name.clone());
         let roster = Roster { tenant, campaign, standing: Some(standing), after: 0, limit };
         Ok(house.reader.recipients(&roster)?)
     }
@@ -135,7 +135,7 @@ impl<C: Lasting> World<C> {
             };
             servings.push((number, serving));
         }
-        let feed = Feed { tenant: Tenant::default(), campaign: drive.name.clone(), servings };
+        let feed = Feed { tenant: drive.tenant.clone(), campaign: drive.name.clone(), servings };
         self.call(Caller::Outside, Call::Feed(feed), 0);
         Ok(())
     }
@@ -143,7 +143,7 @@ impl<C: Lasting> World<C> {
     fn draft(&mut self, drive: &Drive, recipient: &Recipient) -> Draft {
         let Campaign { channel, lane, expires_after, .. } = &drive.draft;
         let queue = QueueName {
-            tenant: Tenant::default(),
+            tenant: drive.tenant.clone(),
             lane: lane.clone(),
             channel: channel.clone(),
             destination: (*self.dice.pick(&DESTINATIONS)).into(),
@@ -169,7 +169,8 @@ impl<C: Lasting> World<C> {
             let id =
                 recipient.message.filter(|id| campaign.flight.is_none_or(|flight| flight.message != *id));
             if let Some(id) = id {
-                self.call(Caller::Outside, Call::Cancel(id), 0);
+                let tenant = drive.tenant.clone();
+                self.call(Caller::Outside, Call::Cancel { tenant, id, by: ana() }, 0);
             }
         }
         if campaign.roll.queued == 0 && campaign.flight.is_none() {

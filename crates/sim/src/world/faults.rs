@@ -1,18 +1,21 @@
 //! What goes wrong, and when.
 
+use std::sync::Arc;
+
 use pombo_engine::core::Event;
 use pombo_kernel::block::{Block, BlockChange};
 use pombo_kernel::breaker::Sign;
 use pombo_kernel::classify::Scope;
 use pombo_kernel::message::QueueName;
 use pombo_kernel::name::ChannelName;
+use pombo_kernel::setup::Setup;
 use pombo_store::{Finding, Place, StoreError, Vitals};
 
 use super::{Happening, World};
-use crate::call::{Answered, Call, Caller};
+use crate::call::{Answered, Call, Caller, ana};
 use crate::chance::Chance;
 use crate::house::{Fate, House, Lasting};
-use crate::oracle::Checked;
+use crate::oracle::{Checked, Holder};
 use crate::plan::{CHANNELS, DESTINATIONS};
 use crate::provider::Outage;
 
@@ -22,6 +25,8 @@ pub(super) enum Fault {
     CrashProcess,
     JumpClock,
     Freeze,
+    CutOff,
+    Reload,
     StopNode,
     Cancel,
     Hold,
@@ -30,6 +35,9 @@ pub(super) enum Fault {
     Rule,
     Edit,
     Hasten,
+    Trespass,
+    Pause,
+    Resume,
 }
 
 impl<C: Lasting> World<C> {
@@ -40,6 +48,8 @@ impl<C: Lasting> World<C> {
             (faults.process_crash, Fault::CrashProcess, 2),
             (faults.clock_jump, Fault::JumpClock, 3),
             (faults.freeze, Fault::Freeze, 3),
+            (faults.cut_off, Fault::CutOff, 3),
+            (faults.reload, Fault::Reload, 4),
             (faults.graceful_stop, Fault::StopNode, 2),
             (faults.cancel, Fault::Cancel, 8),
             (faults.operator, Fault::Hold, 3),
@@ -48,6 +58,9 @@ impl<C: Lasting> World<C> {
             (faults.letters, Fault::Rule, 10),
             (faults.letters, Fault::Edit, 5),
             (faults.letters, Fault::Hasten, 5),
+            (faults.stranger, Fault::Trespass, 6),
+            (faults.pause, Fault::Pause, 2),
+            (faults.pause, Fault::Resume, 4),
         ];
         for (_, fault, most) in kinds.into_iter().filter(|(present, ..)| *present) {
             for _ in 0..self.dice.between(1, most) {
@@ -83,6 +96,8 @@ impl<C: Lasting> World<C> {
             (Fault::CrashProcess, _) => self.crash_process(),
             (Fault::JumpClock, _) => self.jump_clock(),
             (Fault::Freeze, Some(life)) => self.freeze(life),
+            (Fault::CutOff, Some(life)) => self.cut_off(life),
+            (Fault::Reload, Some(life)) => return self.reload(life),
             (Fault::StopNode, Some(number)) => {
                 let grace = self.dice.between(0, 20_000);
                 self.note(format_args!("life {number} is asked to stop within {grace} ms"));
@@ -97,8 +112,18 @@ impl<C: Lasting> World<C> {
                 if !ids.is_empty() {
                     let id = *self.dice.pick(&ids);
                     self.note(format_args!("somebody cancels {}", self.oracle.name(id)));
-                    self.call(Caller::Outside, Call::Cancel(id), 0);
+                    let tenant = self.oracle.tenant_of(id);
+                    self.call(Caller::Outside, Call::Cancel { tenant, id, by: ana() }, 0);
                 }
+            }
+            (Fault::Trespass, _) => self.trespass(),
+            (Fault::Pause, _) => {
+                self.note(format_args!("everything is to pause"));
+                self.call(Caller::Outside, Call::Pause, 0);
+            }
+            (Fault::Resume, _) => {
+                self.note(format_args!("everything is to go on"));
+                self.call(Caller::Outside, Call::Resume, 0);
             }
             (Fault::Hold, _) => {
                 let place = self.dice.pick(&places()).clone();
@@ -160,6 +185,27 @@ impl<C: Lasting> World<C> {
         if let Some(life) = self.lives.get_mut(&number) {
             life.frozen_until = life.frozen_until.max(self.now + span);
         }
+    }
+
+    /// A node does not reach the store for a while, often past its lease; others do.
+    fn cut_off(&mut self, number: u64) {
+        let past_its_lease = self.dice.one_in(2);
+        let span = self.dice.between(if past_its_lease { 60_000 } else { 500 }, 100_000);
+        self.note(format_args!("life {number} is cut off for {span} ms"));
+        if let Some(life) = self.lives.get_mut(&number) {
+            life.cut_until = life.cut_until.max(self.now + span);
+        }
+    }
+
+    /// A node reads its configuration anew, while it is at work.
+    fn reload(&mut self, number: u64) -> Checked {
+        let mut setup = Setup::clone(&self.plan.setup);
+        for lane in setup.lanes.values_mut() {
+            lane.workers = u16::try_from(self.dice.between(1, 3)).unwrap_or(1);
+        }
+        self.note(format_args!("life {number} has other slots: {:?}", setup.lanes));
+        self.oracle.reloaded(Holder(number), &setup);
+        self.tell(number, Event::Reload(Arc::new(setup)))
     }
 
     /// By seconds mostly, sometimes by up to a day; less far back, since that is then waited for.
@@ -243,6 +289,9 @@ impl<C: Lasting> World<C> {
     pub(super) fn calm_down(&mut self) {
         self.calm = true;
         self.note(format_args!("nothing goes wrong any more"));
+        if self.oracle.is_paused() {
+            self.call(Caller::Outside, Call::Resume, 0);
+        }
         for place in places() {
             if !self.dice.one_in(4) {
                 self.call(Caller::Outside, Call::Lift(place), 0);

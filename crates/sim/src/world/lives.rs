@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use pombo_engine::core::{Core, Effect, Event, HEARTBEAT, Term, idempotency_key, may_send};
+use pombo_kernel::delivery::{Delivery, Report};
 use pombo_kernel::dice::Dice;
 use pombo_kernel::message::ClaimKey;
 use pombo_kernel::reply::Reply;
 use pombo_kernel::suppression::Reason;
-use pombo_kernel::time::{Span, Time};
+use pombo_kernel::time::{Clock, Span, Time};
+use pombo_store::postgres::clock::DatabaseClock;
 use pombo_store::{Claimed, NodeId};
 
 use super::{Happening, World};
 use crate::call::{Call, Caller};
 use crate::chance::Chance;
-use crate::house::Lasting;
+use crate::house::{Lasting, SkewedClock};
 use crate::oracle::{Checked, Holder};
+use crate::plan::BEARABLE_SKEW;
 use crate::provider::{Said, Script};
 
 /// One of so many who are about to be written to by a campaign does not want it any more.
@@ -26,11 +29,13 @@ pub(super) struct Life {
     id: NodeId,
     core: Core,
     dice: Dice,
-    /// How far its clock is off. One of them is nothing.
-    ahead: Span,
-    behind: Span,
+    /// What time it is there: by a clock of its own that is off, or by that one held against the store's.
+    clock: Arc<dyn Clock>,
+    follows: Option<Arc<DatabaseClock>>,
     /// It does nothing until then, and does not know.
     pub(super) frozen_until: u64,
+    /// It does not reach the store until then.
+    pub(super) cut_until: u64,
     pub(super) stopping: bool,
 }
 
@@ -55,14 +60,21 @@ impl<C: Lasting> World<C> {
         let id = NodeId(i64::try_from(number).unwrap_or(i64::MAX));
         let skew = Span::from_millis(self.dice.below(self.plan.faults.skew + 1));
         let (ahead, behind) = if self.dice.one_in(2) { (skew, Span::ZERO) } else { (Span::ZERO, skew) };
+        let own: Arc<dyn Clock> = Arc::new(SkewedClock { wall: self.clock.clone(), ahead, behind });
+        let follows = (self.plan.faults.skew > BEARABLE_SKEW).then(|| self.held_against(own.clone()));
+        let clock: Arc<dyn Clock> = match &follows {
+            Some(follows) => follows.clone(),
+            None => own,
+        };
         let life = Life {
             node,
             id,
             core: Core::new(id, self.plan.setup.clone(), &self.plan.lanes),
             dice: self.dice.fork(),
-            ahead,
-            behind,
+            clock,
+            follows,
             frozen_until: 0,
+            cut_until: 0,
             stopping: false,
         };
         self.lives.insert(number, life);
@@ -76,13 +88,44 @@ impl<C: Lasting> World<C> {
             return Ok(());
         }
         self.later(HEARTBEAT.millis(), Happening::Tick(life));
+        self.ask_time(life);
         self.tell(life, Event::Tick)
+    }
+
+    /// A clock that goes by the store's. Before it does anything, a node asks once what time it is.
+    fn held_against(&mut self, own: Arc<dyn Clock>) -> Arc<DatabaseClock> {
+        let clock = DatabaseClock::new(own);
+        let (took, ago) = (self.dice.below(50), self.dice.below(50));
+        let asked = clock.local() - Span::from_millis(took);
+        clock.saw(self.clock_now() - Span::from_millis(ago.min(took)), asked);
+        Arc::new(clock)
+    }
+
+    /// A life that goes by the store's clock asks for the time. The answer may be long on its way.
+    fn ask_time(&mut self, number: u64) {
+        let Some(life) = self.lives.get(&number) else { return };
+        if life.cut_until > self.now || self.house.is_none() {
+            return;
+        }
+        let Some(asked) = life.follows.as_ref().map(|clock| clock.local()) else { return };
+        let (there, back) = (self.hop(), self.hop());
+        let time = self.clock_now() + Span::from_millis(there);
+        self.later(there + back, Happening::Told { life: number, asked, time });
+    }
+
+    pub(super) fn told_time(&mut self, number: u64, asked: Time, time: Time) {
+        if let Some(until) = self.frozen_until(number) {
+            self.later_at(until, Happening::Told { life: number, asked, time });
+            return;
+        }
+        if let Some(clock) = self.lives.get(&number).and_then(|life| life.follows.as_ref()) {
+            clock.saw(time, asked);
+        }
     }
 
     /// What time it is there.
     pub(super) fn life_now(&self, life: u64) -> Option<Time> {
-        let life = self.lives.get(&life)?;
-        Some(self.clock_now() + life.ahead - life.behind)
+        self.lives.get(&life).map(|life| life.clock.now())
     }
 
     /// When a life that is frozen gets round to something. What has piled up is taken in any order.
@@ -197,13 +240,38 @@ impl<C: Lasting> World<C> {
         } else {
             Script::roll(self.plan.faults.refusals, timeout.millis(), &mut self.dice)
         };
-        let Script { takes_after, answers_after, reply, said } = script;
+        let Script { takes_after, answers_after, mut reply, said } = script;
+        if self.plan.faults.reports
+            && let Reply::Accepted(receipt) = &mut reply
+        {
+            receipt.provider_id = Some(self.expect_reports(&claimed, answers_after));
+        }
         self.note(format_args!("life {number} sends {name}: {said:?} in {answers_after} ms"));
         if let Some(after) = takes_after {
             self.later(after, Happening::Taken(claimed.key));
         }
         self.later(answers_after, Happening::Reply { life: number, key: claimed.key, reply, said });
         Ok(())
+    }
+
+    /// The provider will say what became of a message: late, twice and out of order, or before it has answered.
+    fn expect_reports(&mut self, claimed: &Claimed, answers_after: u64) -> String {
+        self.receipts += 1;
+        let provider_id = format!("p{}", self.receipts);
+        self.oracle.receipt(&provider_id, claimed.key);
+        for _ in 0..self.dice.below(4) {
+            let (delivery, at) = (*self.dice.pick(Delivery::ALL), None);
+            let report = Report { provider_id: provider_id.clone(), delivery, detail: None, at };
+            let early = self.dice.one_in(4);
+            let after = if early { self.dice.below(answers_after + 1) } else { self.dice.below(20_000) };
+            let channel = claimed.message.queue.channel.clone();
+            let call = Call::Report { channel, report, tries: 0 };
+            if self.dice.one_in(3) {
+                self.call(Caller::Outside, call.clone(), after);
+            }
+            self.call(Caller::Outside, call, after);
+        }
+        provider_id
     }
 
     /// The node dies between two effects. Whatever it was waiting for is gone.

@@ -10,11 +10,11 @@ use pombo_store::dead::{Act, Edit, Ruling};
 use pombo_store::shelf::Shelve;
 
 use super::World;
-use crate::call::{Call, Caller, ana};
+use crate::call::{Call, Caller, ana, eve};
 use crate::chance::Chance;
 use crate::house::Lasting;
 use crate::oracle::{Checked, hold};
-use crate::plan::{CHANNELS, DESTINATIONS};
+use crate::plan::{CHANNELS, DESTINATIONS, NEIGHBOUR};
 
 impl<C: Lasting> World<C> {
     /// Sets out to have a ruling done, in so many milliseconds.
@@ -38,14 +38,16 @@ impl<C: Lasting> World<C> {
         let ids = self.pick_letters()?;
         let Some(first) = ids.first().copied() else { return Ok(()) };
         let act = self.pick_act();
-        let with = self.dice.one_in(3).then(|| self.oracle.sweep());
-        self.ask_ruling(ruling(act, ids.clone(), with.clone()), 0);
+        let tenant = self.oracle.tenant_of(first);
+        // The document is the default tenant's.
+        let with = (self.dice.one_in(3) && tenant == Tenant::default()).then(|| self.oracle.sweep());
+        self.ask_ruling(ruling(&tenant, act, ids.clone(), with.clone()), 0);
         match self.dice.below(8) {
             // The same once more, as when somebody is impatient.
-            0 => self.ask_ruling(ruling(act, ids, with), 0),
+            0 => self.ask_ruling(ruling(&tenant, act, ids, with), 0),
             1 => {
                 let act = self.pick_act();
-                self.ask_ruling(ruling(act, ids, with), 0);
+                self.ask_ruling(ruling(&tenant, act, ids, with), 0);
             }
             2 => self.edit(first),
             _ => {}
@@ -75,12 +77,13 @@ impl<C: Lasting> World<C> {
 
     fn letters_of_a_cause(&mut self) -> Checked<Vec<MessageId>> {
         let Some(house) = &mut self.house else { return Ok(Vec::new()) };
-        let groups = house.reader.groups(&Tenant::default(), usize::MAX)?;
+        let tenant = self.dice.pick(&self.plan.tenants).clone();
+        let groups = house.reader.groups(&tenant, usize::MAX)?;
         if groups.is_empty() {
             return Ok(Vec::new());
         }
         let group = self.dice.pick(&groups);
-        let filter = Filter { cause: Some(group.id), ..Filter::default() };
+        let filter = Filter { tenant, cause: Some(group.id), ..Filter::default() };
         let lines = house.reader.page(&filter, None, 1_000)?.lines;
         let ids: Vec<MessageId> = lines.iter().map(|line| line.message.id).collect();
         hold!(1, ids.len() as u64 == group.count, "{group:?} lists {} dead letters", ids.len());
@@ -101,7 +104,8 @@ impl<C: Lasting> World<C> {
         }
         if self.dice.one_in(2) {
             let after = self.dice.below(2_000);
-            self.ask_ruling(ruling(Act::Reprocess, vec![id], None), after);
+            let tenant = self.oracle.tenant_of(id);
+            self.ask_ruling(ruling(&tenant, Act::Reprocess, vec![id], None), after);
         }
     }
 
@@ -117,7 +121,7 @@ impl<C: Lasting> World<C> {
             2 | 3 => body.content = Json::from_text(format!("{{\"n\":{}}}", self.dice.below(3))).ok(),
             _ => queue.channel = self.dice.pick(&CHANNELS).parse().unwrap_or(queue.channel),
         }
-        let (tenant, by) = (Tenant::default(), ana());
+        let (tenant, by) = (queue.tenant.clone(), ana());
         self.ask_edit(Edit { tenant, id, version, queue, body, blobs: Vec::new(), by, note: None }, 0);
     }
 
@@ -127,8 +131,37 @@ impl<C: Lasting> World<C> {
         if !among.is_empty() {
             let id = *self.dice.pick(&among);
             self.note(format_args!("somebody wants {} to go at once", self.oracle.name(id)));
-            self.call(Caller::Outside, Call::Hasten(id), 0);
+            let tenant = self.oracle.tenant_of(id);
+            self.call(Caller::Outside, Call::Hasten { tenant, id, by: ana() }, 0);
         }
+    }
+
+    /// Somebody of another tenant knows the id of a message, and tries to do something about it.
+    pub(super) fn trespass(&mut self) {
+        let ids = self.oracle.ids();
+        if ids.is_empty() {
+            return;
+        }
+        let id = *self.dice.pick(&ids);
+        let Some((message, version)) = self.oracle.seen(id) else { return };
+        let tenant = stranger_to(&message.queue.tenant);
+        self.note(format_args!("{tenant} wants to do something about {}", self.oracle.name(id)));
+        let by = eve();
+        let call = match self.dice.below(4) {
+            0 => Call::Cancel { tenant, id, by },
+            1 => Call::Hasten { tenant, id, by },
+            2 => {
+                let act = self.pick_act();
+                Call::Rule(Ruling { by, ..ruling(&tenant, act, vec![id], None) })
+            }
+            _ => {
+                let mut queue = QueueName::clone(&message.queue);
+                queue.tenant = tenant.clone();
+                let body = message.body.clone();
+                Call::Edit(Edit { tenant, id, version, queue, body, blobs: Vec::new(), by, note: None })
+            }
+        };
+        self.call(Caller::Outside, call, 0);
     }
 
     /// Somebody may stand by who acts as soon as a message is dead.
@@ -141,19 +174,29 @@ impl<C: Lasting> World<C> {
             && self.dice.one_in(8)
         {
             let act = self.pick_act();
-            self.ask_ruling(ruling(act, vec![id], None), 0);
+            let tenant = self.oracle.tenant_of(id);
+            self.ask_ruling(ruling(&tenant, act, vec![id], None), 0);
         }
     }
 
     /// The providers are well again, so everything that failed is to be sent once more.
     pub(super) fn reprocess_all(&mut self) {
-        let dead = self.oracle.dead();
-        if !dead.is_empty() {
-            self.ask_ruling(ruling(Act::Reprocess, dead, None), 0);
+        for tenant in self.plan.tenants.clone() {
+            let mut dead = self.oracle.dead();
+            dead.retain(|id| self.oracle.tenant_of(*id) == tenant);
+            if !dead.is_empty() {
+                self.ask_ruling(ruling(&tenant, Act::Reprocess, dead, None), 0);
+            }
         }
     }
 }
 
-fn ruling(act: Act, ids: Vec<MessageId>, with: Option<Shelve>) -> Ruling {
-    Ruling { tenant: Tenant::default(), ids, act, by: ana(), note: None, with }
+/// A tenant that is not this one; there need be nothing else of it.
+fn stranger_to(tenant: &Tenant) -> Tenant {
+    let neighbour = NEIGHBOUR.parse().unwrap_or_default();
+    if *tenant == neighbour { Tenant::default() } else { neighbour }
+}
+
+fn ruling(tenant: &Tenant, act: Act, ids: Vec<MessageId>, with: Option<Shelve>) -> Ruling {
+    Ruling { tenant: tenant.clone(), ids, act, by: ana(), note: None, with }
 }

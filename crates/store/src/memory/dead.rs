@@ -61,7 +61,7 @@ impl Model {
                 What::Reprocessed
             }
         };
-        if let Some(row) = self.messages.get_mut(&id.key()) {
+        if let Some(row) = self.row_mut(id.key()) {
             row.deeds.push(Deed { at: now, what, by: by.clone(), note: ruling.note.clone() });
         }
         Ruled::Done
@@ -78,7 +78,7 @@ impl Model {
         let waits = self.key_is_taken(message);
         self.turns_given += 1;
         let turn = self.turns_given;
-        let Some(row) = self.messages.get_mut(&message.id.key()) else { return };
+        let Some(row) = self.row_mut(message.id.key()) else { return };
         let round = row.progress.round.saturating_add(1);
         let keeps_key =
             reason == FailureReason::OutcomeUnknown && row.edited_at_step != Some(row.progress.steps);
@@ -129,7 +129,7 @@ impl Model {
         let queue = self.queue(edit.queue.clone());
         self.blob_uses.extend(edit.blobs.iter().map(|blob| (blob.digest, edit.id.key())));
         self.blobs.extend(edit.blobs.iter().map(|blob| (blob.digest, blob.bytes.clone())));
-        let Some(row) = self.messages.get_mut(&edit.id.key()) else { return Edited::NotFound };
+        let Some(row) = self.row_mut(edit.id.key()) else { return Edited::NotFound };
         let (by, note) = (edit.by.clone(), edit.note.clone());
         let body = row.message.body.clone();
         row.revisions.push(Revision { version, body, replaced_at: now, by, note });

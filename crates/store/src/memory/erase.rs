@@ -72,7 +72,7 @@ impl Model {
                 Trace::Recipient { .. } | Trace::Request { .. } => {}
                 Trace::Revision { id, version, .. } => {
                     let own = self.row(&wish.tenant, *id).map(|row| row.message.id.key());
-                    let row = own.and_then(|key| self.messages.get_mut(&key));
+                    let row = own.and_then(|key| self.row_mut(key));
                     let mut revisions = row.into_iter().flat_map(|row| &mut row.revisions);
                     if let Some(revision) = revisions.find(|it| it.version == *version) {
                         (revision.body, revision.note) = (blank(), None);

@@ -34,7 +34,7 @@ impl Model {
 
     pub(super) fn prune(&mut self, prune: &Prune, ripe: &Ripe, now: Time) -> Pruned {
         let found: Vec<Ended> =
-            ripe.keys().filter_map(|key| self.messages.get(&key)).filter_map(Row::ended).collect();
+            ripe.keys().filter_map(|key| self.messages.get(&key)).filter_map(|row| row.ended()).collect();
         let gone = prune.still(ripe, &found);
         for ended in &gone {
             self.forget_message(ended.key, ended.key_until(now));
@@ -83,7 +83,7 @@ impl Model {
         let next = if some.len() == max { some.last().map(|(key, _)| *key) } else { None };
         let mut removed = over.len();
         for (key, place) in some {
-            let ended = self.messages.get(&key).and_then(Row::ended);
+            let ended = self.messages.get(&key).and_then(|row| row.ended());
             if lapses(ended.map(|ended| (ended.state, ended.at)), now) {
                 self.idempotency.remove(&place);
                 removed += 1;

@@ -85,8 +85,9 @@ impl Reading for MemoryReader {
 
     fn lines(&mut self, ids: &[MessageId]) -> Result<Vec<Line>, StoreError> {
         let model = locked(&self.committed);
-        let found =
-            |id: &MessageId| model.messages.get(&id.key()).filter(|row| row.message.id == *id).map(line);
+        let found = |id: &MessageId| {
+            model.messages.get(&id.key()).filter(|row| row.message.id == *id).map(|row| line(row))
+        };
         Ok(ids.iter().filter_map(found).collect())
     }
 
@@ -104,7 +105,7 @@ impl Reading for MemoryReader {
         limit: usize,
     ) -> Result<Vec<Line>, StoreError> {
         let model = locked(&self.committed);
-        let own = |row: &&Row| {
+        let own = |row: &&Arc<Row>| {
             let queue = &row.message.queue;
             queue.tenant == *tenant && within.contains(&queue.channel) && row.standing == Spot::Queued
         };
@@ -214,14 +215,15 @@ impl Reading for MemoryReader {
 
     fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, Record)>, StoreError> {
         let model = locked(&self.committed);
-        let records = model.chain.iter().flat_map(|block| audit::records(block.position, &block.entries));
+        let blocks = model.chain.iter().filter(|block| block.position + u64::from(block.count) > from);
+        let records = blocks.flat_map(|block| audit::records(block.position, &block.entries));
         Ok(records.filter(|(position, _)| *position >= from).take(max).collect())
     }
 
     fn chain(&mut self, from: u64, max: usize) -> Result<Vec<audit::Block>, StoreError> {
         let model = locked(&self.committed);
         let blocks = model.chain.iter().filter(|block| block.sequence >= from);
-        Ok(blocks.take(max.min(audit::PIECE_BLOCKS)).cloned().collect())
+        Ok(blocks.take(max.min(audit::PIECE_BLOCKS)).map(|block| (**block).clone()).collect())
     }
 
     fn paused(&mut self) -> Result<Option<Pause>, StoreError> {

@@ -1,5 +1,7 @@
 //! What providers say later of messages that were sent.
 
+use std::sync::Arc;
+
 use pombo_kernel::delivery::Report;
 use pombo_kernel::message::{Message, State};
 use pombo_kernel::name::ChannelName;
@@ -19,8 +21,8 @@ impl Model {
 
     pub(super) fn report(&mut self, channel: &ChannelName, report: &Report, now: Time) -> Reported {
         let id = &report.provider_id;
-        let key = self.receipts.get(&(channel.clone(), id.clone()));
-        let row = key.and_then(|key| self.messages.get_mut(key)).filter(
+        let key = self.receipts.get(&(channel.clone(), id.clone())).copied();
+        let row = key.and_then(|key| self.messages.get_mut(&key)).map(Arc::make_mut).filter(
             |row| matches!(&row.state, State::Sent { receipt, .. } if receipt.provider_id.as_ref() == Some(id)),
         );
         let Some(row) = row else { return Reported::Unknown };

@@ -118,7 +118,7 @@ impl Model {
 
     /// Puts a message into its holder's hands.
     pub(super) fn hold(&mut self, key: MessageKey, hold: Hold, now: Time) -> Option<Claimed> {
-        let row = self.messages.get_mut(&key)?;
+        let row = self.row_mut(key)?;
         row.state = State::Sending { claim: hold.claim, since: now };
         let claimed = Claimed {
             key: ClaimKey { message: row.message.id, claim: hold.claim },

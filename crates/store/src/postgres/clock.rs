@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+#[cfg(feature = "planted")]
+use pombo_kernel::planted;
 use pombo_kernel::time::{Clock, Span, Time};
 
 /// Differences up to this are made good by standing still; a clock that was set back further is followed at once.
@@ -12,7 +14,7 @@ const PATIENCE: Span = Span::from_secs(1);
 ///
 /// It stands still rather than step back by a little, as each look at the database would otherwise make it do.
 #[derive(Debug)]
-pub(super) struct DatabaseClock {
+pub struct DatabaseClock {
     local: Arc<dyn Clock>,
     state: Mutex<State>,
 }
@@ -26,11 +28,12 @@ struct State {
 
 impl DatabaseClock {
     /// Agrees with the local clock until it is told otherwise.
-    pub(super) fn new(local: Arc<dyn Clock>) -> DatabaseClock {
+    pub fn new(local: Arc<dyn Clock>) -> DatabaseClock {
         DatabaseClock { local, state: Mutex::default() }
     }
 
-    pub(super) fn local(&self) -> Time {
+    /// What time it is here, to be shown to [`DatabaseClock::saw`] with the answer.
+    pub fn local(&self) -> Time {
         self.local.now()
     }
 
@@ -38,7 +41,11 @@ impl DatabaseClock {
     ///
     /// It looked at some moment between then and now. What is known already is believed as long as that allows, so that
     /// an answer which was long on its way moves nothing.
-    pub(super) fn saw(&self, database: Time, asked: Time) {
+    pub fn saw(&self, database: Time, asked: Time) {
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::ClockUnfollowed) {
+            return;
+        }
         let ahead_of = |local: Time| database.millis().saturating_sub(local.millis());
         let (least, most) = (ahead_of(self.local.now()), ahead_of(asked));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
