@@ -127,14 +127,16 @@ fn no_statement_of_the_shared_store_has_to_read_a_large_table_from_end_to_end() 
         "blob_use",
         "ready",
     ];
-    const READ_WHOLE: [&str; 0] = [];
     const SETTINGS: &str =
         "SET search_path = pombo; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;";
     let database = migrated();
-    let mut scripts = Vec::new();
+    let (mut explained, mut untyped) = (String::new(), 0);
     for (name, sql) in statements("postgres") {
         let lines = sql.lines().filter(|line| !line.trim_start().starts_with("--"));
-        let body = lines.collect::<Vec<_>>().join("\n");
+        let mut body = lines.collect::<Vec<_>>().join("\n");
+        for n in 1..9 {
+            body = body.replace(&format!("unnest(${n})"), &format!("unnest(${n}::bigint[])"));
+        }
         let first = body.split_whitespace().next().unwrap_or_default();
         // Scripts of several statements make the schema; nobody waits for them.
         if body.contains(';') || !["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].contains(&first) {
@@ -143,30 +145,31 @@ fn no_statement_of_the_shared_store_has_to_read_a_large_table_from_end_to_end() 
         let count = (1..40).take_while(|n| sql.contains(&format!("${n}"))).count();
         let arguments =
             if count == 0 { String::new() } else { format!("({})", vec!["NULL"; count].join(", ")) };
-        scripts.push(format!(
-            "SELECT '== {name}'; PREPARE it AS {body}; EXPLAIN (COSTS OFF) EXECUTE it{arguments}; DEALLOCATE it;"
-        ));
+        let script = format!("{SETTINGS} PREPARE it AS {body}; EXPLAIN (COSTS OFF) EXECUTE it{arguments}");
+        match pombo_testbed::psql(database.url(), &script) {
+            Ok(plan) => explained.push_str(&format!("== {name}\n{plan}\n")),
+            // The store says which types it means; here nobody does.
+            Err(error) if error.contains("unnest(unknown") || error.contains("could not determine") => {
+                untyped += 1;
+            }
+            Err(error) => panic!("{name}: {error}"),
+        }
     }
-    assert!(scripts.len() > 80, "{}", scripts.len());
-    let said: Vec<String> =
-        scripts.chunks(30).map(|part| database.ask(&format!("{SETTINGS}{}", part.concat()))).collect();
-    let said = said.join("\n");
+    assert!(explained.matches("== ").count() > 100 && untyped <= 5, "{untyped} could not be explained");
     let mut found = Vec::new();
     let mut at = "";
-    for line in said.lines() {
+    for line in explained.lines() {
         if let Some(name) = line.strip_prefix("== ") {
             at = name;
         } else if let Some((_, table)) = line.split_once("Seq Scan on ") {
             // By month: `message_2026_11`, `history_rest`.
+            let table = table.split(' ').next().unwrap_or(table);
             let of = |large: &&&str| {
-                table
-                    .strip_prefix(**large)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '_']))
+                let part = table.strip_prefix(**large).map(|rest| rest.strip_prefix('_').unwrap_or(rest));
+                part.is_some_and(|part| ["", "rest"].contains(&part) || part.starts_with(char::is_numeric))
             };
             found.extend(LARGE.iter().find(of).map(|table| format!("{at}: {table}")));
         }
     }
-    found.dedup();
-    let new: Vec<_> = found.iter().filter(|it| !READ_WHOLE.contains(&it.as_str())).collect();
-    assert!(new.is_empty(), "{new:?}: give it an index, or say why it need not have one");
+    assert!(found.is_empty(), "{found:?}: give it an index");
 }
