@@ -168,6 +168,62 @@ async fn a_page_that_was_overwritten_is_told_and_a_backup_takes_its_place() {
     println!("result page spoilt={spoilt} messages={} found=1", ids.len());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 10
+async fn a_log_that_was_overwritten_in_its_middle_is_told_and_what_is_left_can_be_salvaged() {
+    const MESSAGES: usize = 60;
+    let place = Place::new();
+    let sink = sink().await;
+    let server = place.start();
+    place.ready().await;
+    let client = place.client();
+    let mut ids = Vec::new();
+    for n in 0..MESSAGES {
+        ids.push(hand_in(&client, &sink, n).await.unwrap());
+    }
+    server.kill();
+
+    // Noise in the middle of the log, as a disk may leave it.
+    let data = place.data();
+    let data_at = data.to_str().unwrap();
+    let log = data.join("pombo.db-wal");
+    let middle = std::fs::metadata(&log).unwrap().len() / 2;
+    let opened = std::fs::OpenOptions::new().write(true).open(&log).unwrap();
+    opened.write_all_at(&[0xa5; 512], middle).unwrap();
+    opened.sync_all().unwrap();
+    let damaged = std::fs::read(&log).unwrap();
+
+    // With the index of the log, and without it, as after a power cut.
+    for _ in 0..2 {
+        assert!(!place.start().ended().await.success());
+        let said = place.said();
+        let told = ["(STORE_DAMAGED)", "pombo.db-wal", "the last backup", "pombo store salvage"];
+        assert!(told.iter().all(|words| said.contains(words)), "{said}");
+        let (content, said) = store(&["check", "--data", data_at]);
+        assert!(!content && said.contains("STORE_DAMAGED"), "{said}");
+        let refused = store(&["backup", "--data", data_at, "--to", "/nowhere"]);
+        assert!(!refused.0 && refused.1.contains("STORE_DAMAGED"), "{}", refused.1);
+        let _ = std::fs::remove_file(data.join("pombo.db-shm"));
+    }
+    assert!(std::fs::read(&log).unwrap() == damaged, "nothing was changed");
+
+    // Whoever goes on without it says so, loses what stood behind it, and sends nothing by accident.
+    let (done, said) = store(&["salvage", "--data", data_at]);
+    assert!(done && said.contains("are lost"), "{said}");
+    assert!(std::fs::read(data.join("pombo.db-wal.damaged-1")).unwrap() == damaged);
+    let (content, said) = store(&["check", "--data", data_at]);
+    assert!(content && said.contains("paused"), "{said}");
+    let lost = lost(&data, &ids);
+    assert!(lost > 0 && lost < MESSAGES, "{lost} of {MESSAGES}: too few or too many to show anything");
+    let server = place.start();
+    place.ready().await;
+    let client = place.client();
+    client.post("/v1/store/resume", Payload::json(&json!({}))).await.unwrap();
+    hand_in(&client, &sink, MESSAGES).await.unwrap();
+    drained(&client, MESSAGES + 1 - lost).await;
+    assert!(server.terminate().await.success());
+    println!("result log messages={MESSAGES} told=1 given_up={lost}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 60
 async fn a_log_that_nobody_reads_costs_lines_and_holds_up_nothing() {
     let place = Place::new();

@@ -346,6 +346,36 @@ fn every_dependency_is_locked_and_comes_from_the_registry() {
 }
 
 #[test]
+fn the_bill_of_materials_has_every_crate_of_the_binary_as_it_is_locked() {
+    let run = |program: &str, words: &[&str]| {
+        let run = Command::new(program).args(words).current_dir(&*ROOT).output();
+        let run = run.unwrap_or_else(|error| panic!("{program}: {error}"));
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8_lossy(&run.stdout).into_owned()
+    };
+    let bill: Value = serde_json::from_str(&run("python3", &["scripts/sbom"])).expect("JSON");
+    assert_eq!((text(&bill, "bomFormat"), text(&bill, "specVersion")), ("CycloneDX", "1.6"));
+    let of = |part: &Value| format!("{} {}", text(part, "name"), text(part, "version"));
+    let linked = list(&bill, "components").filter(|part| part["scope"] == "required").map(of);
+    let linked: BTreeSet<String> = linked.chain([of(&bill["metadata"]["component"])]).collect();
+    let edges = ["--package=pombo", "--edges=normal,no-proc-macro", "--prefix=none", "--format={p}"];
+    let tree = run("cargo", &[&["tree", "--locked"], &edges[..]].concat());
+    let built = tree.lines().filter_map(|line| line.split_once(" v"));
+    let built = built.map(|(name, rest)| format!("{name} {}", rest.split(' ').next().unwrap_or(rest)));
+    let missing = built.filter(|crate_| !linked.contains(crate_));
+    let lock = read("Cargo.lock");
+    let wrong = list(&bill, "components").filter(|part| {
+        let entry = format!("name = \"{}\"\nversion = \"{}\"\n", text(part, "name"), text(part, "version"));
+        let entry = lock.split("[[package]]\n").find(|it| it.starts_with(&entry));
+        let checksum = part["hashes"][0]["content"].as_str();
+        let ours = text(part, "name").starts_with("pombo-") || text(part, "name") == "sqlite";
+        !ours && !checksum.is_some_and(|sum| entry.is_some_and(|entry| entry.contains(sum)))
+    });
+    assert!(linked.iter().any(|part| part.starts_with("sqlite ")), "SQLite comes inside a crate");
+    refuse(missing.chain(wrong.map(of)), "scripts/sbom lists what `cargo tree` says, as Cargo.lock has it");
+}
+
+#[test]
 fn no_crate_of_ours_may_have_unsafe_code() {
     assert!(read("Cargo.toml").contains("\nunsafe_code = \"forbid\"\n"), "the workspace forbids it");
     let crates = FILES.iter().filter(|file| file.starts_with("crates") && file.ends_with("Cargo.toml"));

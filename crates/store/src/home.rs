@@ -8,6 +8,7 @@ use std::str::FromStr;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::message::Actor;
 use pombo_kernel::time::Time;
+use serde::Serialize;
 
 use crate::audit::Tip;
 use crate::checking::Checkup;
@@ -92,6 +93,17 @@ pub enum BackedUp {
     Rows(Moved),
 }
 
+/// What was given up of a log that was damaged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Salvaged {
+    /// The byte at which the log was cut off.
+    pub at: u64,
+    /// At least so many commits are lost.
+    pub commits: u64,
+    /// Where the log is kept as it was.
+    pub copy: PathBuf,
+}
+
 /// The audit chain of a store.
 pub struct Trail {
     pub reader: Box<dyn Reading>,
@@ -134,6 +146,20 @@ impl Home {
     pub fn pause(&self, why: &str, by: &Actor, now: Time, entropy: &[u8; 32]) -> Result<(), MoveError> {
         let pause = Pause { since: now, why: why.to_owned() };
         self.change(now, entropy, |core| core.pause(&pause, by), |core| core.pause(&pause, by))
+    }
+
+    /// Gives up what stands behind damage in a folder's log, and pauses what is left of the store; nothing if the log
+    /// is sound, or is a database's own affair. Refused while a process has the folder.
+    pub fn salvage(&self, by: &Actor, now: Time, entropy: &[u8; 32]) -> Result<Option<Salvaged>, MoveError> {
+        let Home::Embedded(folder) = self else { return Ok(None) };
+        let Some(salvaged) = sqlite::moving::salvage(folder)? else { return Ok(None) };
+        let why = format!(
+            "its log was damaged and cut off at byte {}; of what waits, some may have been sent in the {} commits or \
+             more that are lost",
+            salvaged.at, salvaged.commits
+        );
+        self.pause(&why, by, now, entropy)?;
+        Ok(Some(salvaged))
     }
 
     fn change<T>(

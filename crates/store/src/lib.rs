@@ -86,6 +86,9 @@ pub enum StoreError {
     /// The keys that are given do not open it, or it needs none. The hint says what to do.
     #[error("{why}; {hint}")]
     Locked { why: String, hint: String },
+    /// Something that was durable cannot be read any more. Nothing was changed; the hint says what can be done.
+    #[error("{why}; {hint}")]
+    Damaged { why: String, hint: String },
     /// The store is closing.
     #[error("the store is closing")]
     Closed,

@@ -13,6 +13,7 @@ mod erase;
 mod file;
 pub(crate) mod glance;
 mod learning;
+mod log;
 pub(crate) mod moving;
 mod pausing;
 mod prune;

@@ -242,7 +242,8 @@ impl From<StoreError> for Problem {
             ),
             StoreError::Unavailable(reason)
             | StoreError::Again(reason)
-            | StoreError::Locked { why: reason, .. } => {
+            | StoreError::Locked { why: reason, .. }
+            | StoreError::Damaged { why: reason, .. } => {
                 tracing::warn!(reason, "a request met a store that is unavailable");
                 Problem::new(
                     Code::StoreUnavailable,

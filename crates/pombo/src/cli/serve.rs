@@ -232,6 +232,9 @@ impl From<NodeError> for Trouble {
                     .why(why)
                     .hint(hint)
             }
+            NodeError::Store { place, error: StoreError::Damaged { why, hint } } => {
+                Trouble::new(format!("the store at {place} is damaged"), "STORE_DAMAGED").why(why).hint(hint)
+            }
             NodeError::Store { place, error } => {
                 let why = match &error {
                     StoreError::Unavailable(why) | StoreError::Again(why) | StoreError::Broken(why) => {

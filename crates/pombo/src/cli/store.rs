@@ -13,7 +13,7 @@ use pombo_kernel::secret::Secret;
 use pombo_kernel::time::Clock;
 use pombo_store::Pause;
 use pombo_store::checking::Checkup;
-use pombo_store::home::{BackedUp, Home};
+use pombo_store::home::{BackedUp, Home, Salvaged};
 use pombo_store::moving::{Copied, MoveError};
 use pombo_store::vault::rekeying::Opened;
 use serde_json::json;
@@ -146,6 +146,16 @@ Examples:
   pombo store resume --data /backup/pombo-2026-11-16"
     )]
     Resume(Where),
+    /// Go on without what stands behind damage in a folder's log
+    #[command(
+        after_help = "For a store that is refused with STORE_DAMAGED and has no backup that is new enough. The log \
+is cut off where it cannot be read, a copy of it stays beside it, and nothing is sent until `pombo store resume`. Run \
+`pombo store check` next: what is left may contradict itself.
+
+Example:
+  pombo store salvage --data /var/lib/pombo"
+    )]
+    Salvage(Where),
 }
 
 /// Which store.
@@ -187,6 +197,7 @@ pub(crate) fn run(verb: Verb, shared: &Shared) -> Result<(), Trouble> {
             let done = home.pause(&reason, &by(), SystemClock::new().now(), &clock::entropy());
             through_server_if_used(&home, done.map(|()| true), "pause", &json!({"reason": reason}), shared)
         }
+        Verb::Salvage(at) => salvage(&at.home()?, shared),
         Verb::Resume(at) => {
             let home = at.home()?;
             let done = home.resume(&by(), SystemClock::new().now(), &clock::entropy());
@@ -265,6 +276,25 @@ fn migrate(home: &Home, shared: &Shared) -> Result<(), Trouble> {
             Some(from) => format!("{home} went from schema {from} to {to}"),
         });
     }
+    Ok(())
+}
+
+fn salvage(home: &Home, shared: &Shared) -> Result<(), Trouble> {
+    let done = home.salvage(&by(), SystemClock::new().now(), &clock::entropy());
+    let salvaged = done.map_err(|error| trouble(home, error))?;
+    if shared.json {
+        out::document(&json!({"store": home.to_string(), "salvaged": salvaged}));
+        return Ok(());
+    }
+    let Some(Salvaged { at, commits, copy }) = salvaged else {
+        out::line(format!("the log of {home} is sound; nothing was changed"));
+        return Ok(());
+    };
+    out::line(format!("the log of {home} was cut off at byte {at}: {commits} commits or more are lost"));
+    out::line(format!("as it was, it is kept in {}", copy.display()));
+    out::note(
+        "nothing is sent until `pombo store resume`; run `pombo store check` first, and see what waits",
+    );
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi, params};
 
 use super::moving::{self, meta};
-use super::{dead, sql, stats};
+use super::{dead, log, sql, stats};
 use crate::StoreError;
 use crate::vault::opening::{KEYS, Lock as VaultLock, REKEY, SECRET};
 use crate::vault::{Keys, Vault};
@@ -98,6 +98,7 @@ impl File {
                 folder.display()
             ))
         })?;
+        log::keep(folder)?;
         let path = folder.join(NAME);
         let db = Db::new(connect(&path)?, Vault::blind());
         migrate(&db, fresh_secret)?;

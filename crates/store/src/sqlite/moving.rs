@@ -9,10 +9,11 @@ use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params, params_from_iter};
 
 use super::file::{self, File, Lock};
-use super::{SLICE, rows, sql};
+use super::{SLICE, log, rows, sql};
 use crate::audit::{Tip, Verified};
 use crate::board::rank;
 use crate::core::Reading;
+use crate::home::Salvaged;
 use crate::moving::{
     Cell, Cursor, MoveError, PIECE_BYTES, PIECE_ROWS, Piece, Progress, Row, Source, Table, Target, UNFINISHED,
 };
@@ -152,6 +153,7 @@ pub(crate) fn migrated(folder: &Path, entropy: &[u8; 32]) -> Result<u32, StoreEr
 
 /// A connection that changes nothing, beside whoever writes.
 pub(super) fn looking(folder: &Path) -> Result<Connection, StoreError> {
+    log::keep_beside(folder)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(folder.join(file::NAME), flags)?;
     db.execute_batch("PRAGMA cache_size = -16384; PRAGMA busy_timeout = 5000; PRAGMA query_only = ON;")?;
@@ -176,6 +178,16 @@ pub(crate) fn free(folder: &Path) -> Result<(), MoveError> {
     file::lock(folder)?.map(drop).ok_or_else(|| MoveError::InUse(folder.display().to_string()))
 }
 
+/// Gives up what stands behind damage in the log; nothing if there is none.
+pub(crate) fn salvage(folder: &Path) -> Result<Option<Salvaged>, MoveError> {
+    let place = || folder.display().to_string();
+    if !folder.join(file::NAME).is_file() {
+        return Err(MoveError::NoStore(place()));
+    }
+    let _mine = file::lock(folder)?.ok_or_else(|| MoveError::InUse(place()))?;
+    Ok(log::cut(folder)?)
+}
+
 /// The store in a folder, for as long as nobody else uses it.
 #[derive(Debug)]
 pub(crate) struct FolderSource {
@@ -188,6 +200,7 @@ impl FolderSource {
     pub(crate) fn open(folder: &Path) -> Result<FolderSource, MoveError> {
         expect_store(folder)?;
         let lock = file::lock(folder)?.ok_or_else(|| MoveError::InUse(folder.display().to_string()))?;
+        log::keep(folder)?;
         let db = file::connect(&folder.join(file::NAME))?;
         let claims = open_claims(&db)?;
         if meta(&db, COPYING)?.is_some() {

@@ -2,7 +2,7 @@
 
 use pombo_kernel::block::Block;
 use pombo_kernel::dice::Dice;
-use pombo_kernel::message::{Actor, StateName};
+use pombo_kernel::message::{Actor, Body, Draft, StateName};
 use pombo_kernel::name::Tenant;
 use pombo_store::core::{Core, Reading};
 use pombo_store::sqlite::Sqlite;
@@ -85,4 +85,36 @@ fn a_process_that_ends_without_a_commit_leaves_what_was_committed() {
     assert_eq!(reader.story(&Tenant::default(), lost).unwrap(), None);
     let next = store.accept(draft(), START).unwrap().unwrap().id;
     assert!(next > kept && next != lost);
+}
+
+// RELIABILITY 12
+#[test]
+fn while_somebody_reads_for_long_the_log_grows_by_what_is_written_and_is_used_anew_afterwards() {
+    let folder = folder();
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
+    let log_bytes = || std::fs::metadata(folder.path().join("pombo.db-wal")).unwrap().len();
+    // Many pages in each commit, so that it is soon time to bring them into the file.
+    let mut write = |commits: usize| {
+        for _ in 0..commits {
+            for _ in 0..40 {
+                let to = "someone".repeat(2_000);
+                store.accept(Draft { body: Body { to, ..draft().body }, ..draft() }, START).unwrap().unwrap();
+            }
+            commit(&mut store);
+        }
+    };
+    write(1);
+    let one = log_bytes();
+    // Alone, it never holds much more than it is brought into the file at.
+    write(60);
+    let usual = log_bytes();
+    assert!(usual > 10 * one && usual < 40_000_000, "{usual}");
+    let reader = rusqlite::Connection::open(folder.path().join("pombo.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM queue").unwrap();
+    write(60);
+    let held = log_bytes();
+    assert!(held > usual + 20 * one, "the view that somebody has is kept: {usual}, then {held}");
+    reader.execute_batch("COMMIT").unwrap();
+    write(120);
+    assert!(log_bytes() <= held.max(67_108_864), "{held}, then {}", log_bytes());
 }

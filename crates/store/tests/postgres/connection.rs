@@ -239,3 +239,64 @@ async fn a_group_that_ends_in_a_deadlock_is_done_again() {
     assert_eq!(records.len(), 6, "each step is recorded once");
     store.close().await.unwrap();
 }
+
+/// Takes connections for itself until the server has none left.
+async fn take_all(url: &str, crowd: &mut Vec<tokio_postgres::Client>) {
+    loop {
+        match tokio_postgres::connect(url, tokio_postgres::NoTls).await {
+            Ok((client, connection)) => {
+                tokio::spawn(connection);
+                crowd.push(client);
+            }
+            Err(error) => {
+                let full = tokio_postgres::error::SqlState::TOO_MANY_CONNECTIONS;
+                assert_eq!(error.code(), Some(&full), "{error}");
+                return;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 44
+async fn where_no_connection_is_left_it_goes_on_with_its_own_and_comes_back_after_losing_them() {
+    const CONNECTIONS: usize = 30;
+    let cluster = Cluster::own();
+    let database = cluster.database();
+    database.ask(&format!("ALTER SYSTEM SET max_connections = {CONNECTIONS}"));
+    cluster.restart_immediate();
+    let (store, _clock) = open(&database).await;
+    let mut kept = vec![at_last(|| store.accept(vec![draft()])).await[0].as_ref().unwrap().id];
+    assert!(store.story(Tenant::default(), kept[0]).await.unwrap().is_some());
+
+    // Somebody else takes the rest: whatever is connected stays so, and is enough.
+    let mut crowd = Vec::new();
+    take_all(database.url(), &mut crowd).await;
+    for _ in 0..20 {
+        kept.push(store.accept(vec![draft()]).await.unwrap()[0].as_ref().unwrap().id);
+        assert!(store.story(Tenant::default(), kept[0]).await.unwrap().is_some());
+    }
+    assert_eq!(store.health(), Ok(()));
+
+    // And then what it had itself. Nothing can be promised, and it says so.
+    const OURS: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND NOT pid = ANY($1)";
+    let mut pids: Vec<i32> = Vec::new();
+    while crowd.len() < CONNECTIONS {
+        for client in &crowd[pids.len()..] {
+            pids.push(client.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0));
+        }
+        crowd[0].query(OURS, &[&pids]).await.unwrap();
+        take_all(database.url(), &mut crowd).await;
+    }
+    let refused = store.accept(vec![draft()]).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    assert!(store.health().is_err());
+
+    // Once there is room it is back, and everything that it promised is there.
+    drop(crowd);
+    kept.push(at_last(|| store.accept(vec![draft()])).await[0].as_ref().unwrap().id);
+    until("it is well", || store.health().is_ok()).await;
+    for id in kept {
+        assert!(store.story(Tenant::default(), id).await.unwrap().is_some(), "{id}");
+    }
+}
