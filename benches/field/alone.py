@@ -77,11 +77,12 @@ class Bench:
             seconds = time.monotonic() - began
             share = (served.cpu_s() - before) / seconds * 100
             beside = (family_cpu_s(database) - server) / seconds * 100 if database else 0
-            memory = served.memory_mb()
+            memory, private = served.memory_mb(), served.memory_mb("RssAnon")
             self.record({"workload": "idle", "store": store, "seconds": round(seconds, 1), "cpu_percent": share,
-                         "server_cpu_percent": beside, "rss_mb": memory})
+                         "server_cpu_percent": beside, "rss_mb": memory, "private_mb": private})
         rows = [value("idle", store, "% of a core", [share], "< 0.5 %", lambda it: it < 0.5),
-                value("idle", store, "MB of memory", [memory], "< 40 MB", lambda it: it < 40)]
+                value("idle", store, "MB of memory", [memory], "< 40 MB", lambda it: it < 40),
+                value("idle", store, "MB of it without the program itself", [private])]
         if store == "postgres":
             rows.append(value("idle", store, "% of a core, its server", [beside]))
         return rows

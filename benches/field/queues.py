@@ -122,7 +122,7 @@ def in_turns(pairs, rows, before, record):
             for line in (lines[0], lines[1]):
                 record({"round": number, "against": peer, **line})
             done.setdefault((name, peer, *figures), []).append((lines[0], lines[1]))
-            say(f"round {number}/{rounds or pairs}: {name} {peer}: {lines[0][figures[0]]:,} against {lines[1][figures[0]]:,}")
+            say(f"round {number}/{min(rounds or pairs, pairs)}: {name} {peer}: {lines[0][figures[0]]:,} against {lines[1][figures[0]]:,}")
     return [summary(name, peer, figure, some) for (name, peer, *figures), some in done.items() for figure in figures]
 
 
