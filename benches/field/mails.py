@@ -270,9 +270,14 @@ def measured(args, binary, servers, record):
             # Who goes first changes, as with the queues.
             order = list(turns) if number % 2 else list(turns)[::-1]
             lines = {}
-            for which in order:
-                lines[which] = of_mails(which if which == name else "pombo", turns[which], mails, scratch)
-                record({"round": number, "against": name, **lines[which]})
+            try:
+                for which in order:
+                    lines[which] = of_mails(which if which == name else "pombo", turns[which], mails, scratch)
+                    record({"round": number, "against": name, **lines[which]})
+            except Trouble as trouble:
+                say(f"round {number}: {name} failed and is left out: {trouble}")
+                record({"round": number, "row": "SMTP", "peer": name, "failed": str(trouble)})
+                continue
             for row in [row for row in turns if row != name]:
                 pairs.setdefault((row, name), []).append((lines[row], lines[name]))
             said = ", ".join(f"{which} {line['mails_per_s']:,}" for which, line in lines.items())
