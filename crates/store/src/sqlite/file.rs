@@ -13,7 +13,7 @@ use crate::vault::opening::{KEYS, Lock as VaultLock, REKEY, SECRET};
 use crate::vault::{Keys, Vault};
 
 /// Each entry brings the schema from its index to the next number.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     sql!("migrations/0001"),
     sql!("migrations/0002"),
     sql!("migrations/0003"),
@@ -21,10 +21,11 @@ const MIGRATIONS: [&str; 7] = [
     sql!("migrations/0005"),
     sql!("migrations/0006"),
     sql!("migrations/0007"),
+    sql!("migrations/0008"),
 ];
 
 /// The schema that this version works with.
-pub(super) const SCHEMA: u32 = 7;
+pub(super) const SCHEMA: u32 = 8;
 
 /// The first schema that counts what waits.
 const WITH_DEPTHS: usize = 6;
