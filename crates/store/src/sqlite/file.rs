@@ -189,10 +189,12 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     db.set_prepared_statement_cache_capacity(128);
     // Without this a statement is compiled anew whenever a bound value could change its plan, at every claim.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // A commit writes whole pages, most of them for a few rows: small ones make it shorter. A store keeps the size that it
+    // was made with.
     db.execute_batch(
-        "PRAGMA page_size = 8192;
+        "PRAGMA page_size = 4096;
          PRAGMA journal_mode = WAL;
-         PRAGMA wal_autocheckpoint = 2000;
+         PRAGMA wal_autocheckpoint = 4000;
          PRAGMA journal_size_limit = 67108864;
          PRAGMA cache_size = -32768;
          PRAGMA temp_store = MEMORY;
