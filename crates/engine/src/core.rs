@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use pombo_kernel::adapt::Memory;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::id::ByKey;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::message::ClaimKey;
 use pombo_kernel::name::LaneName;
@@ -169,9 +170,9 @@ pub struct Core {
     /// The lanes to work; all if empty.
     only: Vec<LaneName>,
     lanes: BTreeMap<LaneName, Lane>,
-    sending: HashMap<ClaimKey, Sending>,
+    sending: HashMap<ClaimKey, Sending, ByKey>,
     /// Messages whose result is not durable yet, with the lane whose slot they hold; none for a taken-over one.
-    settling: HashMap<ClaimKey, Option<LaneName>>,
+    settling: HashMap<ClaimKey, Option<LaneName>, ByKey>,
     lease: Lease,
     phase: Phase,
 }
@@ -186,8 +187,8 @@ impl Core {
             memory: Arc::default(),
             only: lanes.to_vec(),
             lanes: BTreeMap::new(),
-            sending: HashMap::new(),
-            settling: HashMap::new(),
+            sending: HashMap::default(),
+            settling: HashMap::default(),
             lease: Lease::default(),
             phase: Phase::Starting,
         };

@@ -104,7 +104,7 @@ impl Engine {
         let (tell_stopped, stopped) = watch::channel(false);
         let channels = Arc::new(RwLock::new(outlets(channels, &meter)));
         let lease: Arc<watch::Sender<Lease>> = Arc::default();
-        let hands = Hands {
+        let hands = Arc::new(Hands {
             store,
             node,
             clock: clock.clone(),
@@ -115,7 +115,7 @@ impl Engine {
             beat_again: Arc::default(),
             meter: meter.clone(),
             trail: tracer.map(Trail),
-        };
+        });
         let core = Core::new(node, setup, lanes);
         tokio::spawn(run(core, hands, inbox, dice, tell_stopped));
         let _ = events.send(Event::Started);
@@ -170,7 +170,7 @@ impl Engine {
 
 async fn run(
     mut core: Core,
-    hands: Hands,
+    hands: Arc<Hands>,
     mut inbox: mpsc::UnboundedReceiver<Event>,
     mut dice: Dice,
     stopped: watch::Sender<bool>,
@@ -217,7 +217,7 @@ async fn run(
     }
 }
 
-#[derive(Clone)]
+/// What the core's effects are performed with, shared by all tasks.
 struct Hands {
     store: Arc<dyn Store>,
     node: NodeId,
@@ -246,8 +246,8 @@ impl Hands {
         let _ = self.events.send(event);
     }
 
-    fn perform(&self, effect: Effect) {
-        let hands = self.clone();
+    fn perform(self: &Arc<Hands>, effect: Effect) {
+        let hands = Arc::clone(self);
         match effect {
             Effect::Claim(ask) => drop(tokio::spawn(async move { hands.claim(ask).await })),
             Effect::ClaimLater(ask) => drop(tokio::spawn(async move {
@@ -380,8 +380,8 @@ impl Hands {
         Ok(reply)
     }
 
-    fn settle(&self, ended: Vec<Ended>) {
-        let hands = self.clone();
+    fn settle(self: &Arc<Hands>, ended: Vec<Ended>) {
+        let hands = Arc::clone(self);
         let (settlements, about): (Vec<Settlement>, Vec<About>) =
             ended.into_iter().map(|ended| (ended.settlement, ended.about)).unzip();
         tokio::spawn(async move {

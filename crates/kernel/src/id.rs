@@ -4,6 +4,7 @@
 //! id, so that finding a message by its public id needs no index, and reading by key is reading by age.
 
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -17,6 +18,39 @@ const SEQUENCE_BITS: u32 = 21;
 const NONCE_BITS: u32 = 53;
 /// Processes that share a store count in the lower part of the sequence, each with a slot of its own above it.
 const COUNT_BITS: u32 = 14;
+
+/// Hashes keys and ids, which we give out ourselves: nobody can choose many that collide, so a few multiplications do.
+pub type ByKey = BuildHasherDefault<KeyHasher>;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        // Maps look at the lowest bits first, which a product mixes least.
+        self.0.rotate_left(26)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = self.0.wrapping_add(word).wrapping_mul(0xf135_7aea_2e62_a9c5);
+    }
+
+    fn write_i64(&mut self, word: i64) {
+        self.write_u64(word.cast_unsigned());
+    }
+
+    #[allow(clippy::cast_possible_truncation)]
+    fn write_u128(&mut self, word: u128) {
+        self.write_u64(word as u64);
+        self.write_u64((word >> 64) as u64);
+    }
+}
 
 /// The id of a message. Shown as `msg_` and 32 hex digits; its UUID form is accepted as well.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

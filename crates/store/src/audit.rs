@@ -6,6 +6,8 @@
 //!
 //! The bytes are fixed from the first release on; see `docs/reference/audit.md`.
 
+use std::borrow::Cow;
+
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::StateName;
 use pombo_kernel::time::Time;
@@ -232,36 +234,58 @@ impl Serialize for Event {
 
 /// One transition of one message, or one act of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Record {
+pub struct Record<T = String> {
     pub event: Event,
     pub at: Time,
     pub message: Option<MessageId>,
     pub from: Option<StateName>,
     pub to: Option<StateName>,
-    pub tenant: String,
-    pub channel: String,
-    pub actor: String,
+    pub tenant: T,
+    pub channel: T,
+    pub actor: T,
     /// What else belongs to it, as JSON text: attempt number, verdict, reason, next time.
-    pub detail: String,
+    pub detail: T,
+}
+
+/// A record whose words are borrowed from its message: most are written once and read by nobody before.
+pub type Line<'a> = Record<Cow<'a, str>>;
+
+impl From<Line<'_>> for Record {
+    fn from(line: Line<'_>) -> Record {
+        let Record { event, at, message, from, to, tenant, channel, actor, detail } = line;
+        Record {
+            event,
+            at,
+            message,
+            from,
+            to,
+            tenant: tenant.into_owned(),
+            channel: channel.into_owned(),
+            actor: actor.into_owned(),
+            detail: detail.into_owned(),
+        }
+    }
 }
 
 const VERSION: u8 = 1;
 const FULL: u8 = 0;
 const ERASED: u8 = 1;
 
-impl Record {
+impl<T: AsRef<str>> Record<T> {
     fn encode(&self, out: &mut Vec<u8>) {
         let state = |state: Option<StateName>| state.map_or(0, StateName::code);
         out.extend([VERSION, self.event as u8, state(self.from), state(self.to)]);
         out.extend(self.at.millis().to_le_bytes());
         out.extend(self.message.map_or(0, MessageId::bits).to_be_bytes());
-        for text in [&self.tenant, &self.channel, &self.actor, &self.detail] {
+        for text in [&self.tenant, &self.channel, &self.actor, &self.detail].map(AsRef::as_ref) {
             let text = &text.as_bytes()[..text.len().min(usize::from(u16::MAX))];
             out.extend(u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes());
             out.extend(text);
         }
     }
+}
 
+impl Record {
     fn decode(bytes: &[u8]) -> Option<Record> {
         let mut bytes = Bytes(bytes);
         let [version, event, from, to] = bytes.take()?;
@@ -411,16 +435,64 @@ impl Walk {
 pub fn encoded(records: &[Record], entropy: &[u8; 32]) -> Vec<u8> {
     let mut entries = Vec::with_capacity(records.len() * 128);
     for (index, record) in (0u64..).zip(records) {
-        entries.push(FULL);
-        entries.extend(salt(entropy, index));
-        let length_at = entries.len();
-        entries.extend([0; 4]);
-        record.encode(&mut entries);
-        let body_at = length_at + 4;
-        let length = u32::try_from(entries.len() - body_at).unwrap_or(u32::MAX);
-        entries[length_at..body_at].copy_from_slice(&length.to_le_bytes());
+        push_entry(&mut entries, &salt(entropy, index), record);
     }
     entries
+}
+
+fn push_entry<T: AsRef<str>>(entries: &mut Vec<u8>, salt: &Salt, record: &Record<T>) {
+    entries.push(FULL);
+    entries.extend(salt);
+    let length_at = entries.len();
+    entries.extend([0; 4]);
+    record.encode(entries);
+    let body_at = length_at + 4;
+    let length = u32::try_from(entries.len() - body_at).unwrap_or(u32::MAX);
+    entries[length_at..body_at].copy_from_slice(&length.to_le_bytes());
+}
+
+/// The records of a group that is being written, as the entries of its block. Their salts come last, since what nobody
+/// can guess is drawn at the commit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gathered {
+    entries: Vec<u8>,
+    starts: Vec<usize>,
+}
+
+impl Gathered {
+    pub(crate) fn push<T: AsRef<str>>(&mut self, record: &Record<T>) {
+        self.starts.push(self.entries.len());
+        push_entry(&mut self.entries, &Salt::default(), record);
+    }
+
+    #[cfg(feature = "planted")]
+    pub(crate) fn pop(&mut self) {
+        if let Some(start) = self.starts.pop() {
+            self.entries.truncate(start);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.starts.clear();
+    }
+
+    /// The entries with their salts, as [`encoded`] makes them. Nothing is left.
+    pub(crate) fn take(&mut self, entropy: &[u8; 32]) -> Vec<u8> {
+        let mut entries = std::mem::take(&mut self.entries);
+        for (index, start) in (0u64..).zip(self.starts.drain(..)) {
+            entries[start + 1..][..size_of::<Salt>()].copy_from_slice(&salt(entropy, index));
+        }
+        entries
+    }
 }
 
 /// Where a chain does not hold.
@@ -577,6 +649,18 @@ mod tests {
 
     fn verify(blocks: &[Block]) -> Result<Tip, Break> {
         blocks.iter().try_fold(Tip::default(), |tip, block| tip.follow(block))
+    }
+
+    #[test]
+    fn records_that_are_gathered_one_by_one_are_the_same_entries() {
+        let records: Vec<Record> = (1..=3).map(record).collect();
+        let mut gathered = Gathered::default();
+        for record in &records {
+            gathered.push(record);
+        }
+        assert_eq!((gathered.len(), gathered.is_empty()), (3, false));
+        assert_eq!(gathered.take(&[7; 32]), encoded(&records, &[7; 32]));
+        assert_eq!((gathered.len(), gathered.take(&[7; 32])), (0, Vec::new()));
     }
 
     #[test] // REQ AU-1

@@ -137,7 +137,7 @@ pub(crate) trait Claiming: Courses {
                 let (places, probes) =
                     probe.clone().map_or((Vec::new(), None), |(places, n)| (places, Some(n)));
                 self.board().probe_started(&places, now);
-                self.record(transition::claimed(&head.message, now));
+                self.note(transition::claim(&head.message, now));
                 self.course_started(&head.message, claim, head.progress.steps == 0, now)?;
                 let held = Held {
                     claim,

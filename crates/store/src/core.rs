@@ -63,6 +63,15 @@ pub trait Core: Send + 'static {
     ) -> Result<Vec<Result<Accepted, Conflict>>, StoreError> {
         drafts.iter().map(|draft| self.accept(draft.clone(), now)).collect()
     }
+    /// The same for callers whose group is not begun anew: a core that never asks for that takes the drafts out, so that
+    /// nothing is copied.
+    fn accept_group(
+        &mut self,
+        drafts: &mut Vec<Draft>,
+        now: Time,
+    ) -> Result<Vec<Result<Accepted, Conflict>>, StoreError> {
+        self.accept_all(drafts, now)
+    }
     fn claim(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError>;
     fn heartbeat(&mut self, node: NodeId, lease_until: Time) -> Result<(), StoreError>;
     /// Claims whose node has no lease at `now`, oldest first.

@@ -3,12 +3,15 @@
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::lifecycle;
 use pombo_kernel::message::{
-    Actor, Attempt, AttemptFailure, AttemptOutcome, Body, FailureReason, Message, Progress, State, StateName,
+    Actor, Attempt, AttemptFailure, AttemptOutcome, Body, FailureReason, Json, Message, Progress, State,
+    StateName,
 };
 #[cfg(feature = "planted")]
 use pombo_kernel::planted::{self, Bug};
+use pombo_kernel::policy::Overrides;
 use pombo_kernel::reply::Receipt;
 use pombo_kernel::time::{Span, Time};
+use pombo_kernel::trace;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -26,10 +29,58 @@ pub(crate) fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+/// A body without what has a column of its own, borrowed: this is written for every message.
+#[derive(Serialize)]
+struct Bare<'a> {
+    to: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template_version: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<&'a Overrides>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<&'a trace::Context>,
+}
+
+impl Bare<'_> {
+    fn of(body: &Body) -> Bare<'_> {
+        // By name, so that a field that is added to bodies is thought of here.
+        let Body {
+            to,
+            kind: _,
+            content,
+            template: _,
+            template_version,
+            payload,
+            reference: _,
+            user_id,
+            metadata,
+            retry,
+            trace,
+        } = body;
+        Bare {
+            to,
+            content: content.as_ref(),
+            template_version: *template_version,
+            payload: payload.as_ref(),
+            user_id: user_id.as_deref(),
+            metadata: metadata.as_ref(),
+            retry: retry.as_ref(),
+            trace: trace.as_deref(),
+        }
+    }
+}
+
 /// The body as it is stored: what has a column of its own is left out.
 pub(crate) fn body(vault: &Vault, key: MessageKey, body: &Body) -> Result<Vec<u8>, StoreError> {
-    let bare = Body { kind: None, template: None, reference: None, ..body.clone() };
-    let bytes = serde_json::to_vec(&bare).map_err(|error| StoreError::Broken(error.to_string()))?;
+    let bytes = serde_json::to_vec(&Bare::of(body)).map_err(|error| StoreError::Broken(error.to_string()))?;
     Ok(vault.seal(&Spot::Body(key), bytes).into_owned())
 }
 
@@ -211,4 +262,38 @@ pub(crate) fn digest(parts: &[&str]) -> Vec<u8> {
         hash.update(part);
     }
     hash.finalize().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_stored_as_it_is_but_for_what_has_a_column() {
+        let json = |text: &str| Some(Json::from_text(text.to_owned()).unwrap());
+        let full = Body {
+            to: "ana@example.com".to_owned(),
+            kind: Some("invoice".to_owned()),
+            content: json(r#"{"body":{"i": 1}}"#),
+            template: Some("welcome".to_owned()),
+            template_version: Some(3),
+            payload: json("null"),
+            reference: Some("order 7".to_owned()),
+            user_id: Some("u1".to_owned()),
+            metadata: json(r#"{"é":"\u0000"}"#),
+            retry: Some(Overrides { attempts: Some(2), ..Overrides::default() }),
+            trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+                .to_owned()
+                .try_into()
+                .ok()
+                .map(Box::new),
+        };
+        assert!(full.trace.is_some());
+        for given in [Body::default(), full] {
+            let bare = Body { kind: None, template: None, reference: None, ..given.clone() };
+            let stored = body(&Vault::blind(), MessageKey(1), &given).unwrap();
+            assert_eq!(stored, serde_json::to_vec(&bare).unwrap());
+            assert_eq!(serde_json::from_slice::<Body>(&stored).unwrap(), bare);
+        }
+    }
 }

@@ -41,7 +41,7 @@ use pombo_kernel::template::Template;
 use pombo_kernel::time::{Span, Time};
 use rusqlite::{OptionalExtension, Params, Row, params};
 
-use crate::audit::{Record, Tip};
+use crate::audit::{Gathered, Line, Record, Tip};
 use crate::board::{Board, Fresh, QueueId, rank};
 use crate::claiming::Claiming as _;
 use crate::core::Core;
@@ -87,7 +87,7 @@ pub struct Sqlite {
     claims: Claims,
     tip: Tip,
     /// The audit records of the group that is being written.
-    records: Vec<Record>,
+    records: Gathered,
     /// What the group adds to the counters.
     ledger: Ledger,
     /// By what the week's counters are told apart.
@@ -131,7 +131,7 @@ impl Sqlite {
             board: Board::default(),
             claims: Claims::default(),
             tip: Tip::default(),
-            records: Vec::new(),
+            records: Gathered::default(),
             ledger: Ledger::default(),
             names: Names::default(),
             counts: Vec::new(),
@@ -251,7 +251,8 @@ impl Sqlite {
         }
         let mut tip = self.tip;
         if !self.records.is_empty() {
-            let (block, next) = self.tip.seal(&self.records, now, entropy);
+            let count = u32::try_from(self.records.len()).unwrap_or(u32::MAX);
+            let (block, next) = self.tip.seal_encoded(self.records.take(entropy), count, now);
             tip = next;
             self.write(
                 sql!("audit_insert"),
@@ -268,7 +269,6 @@ impl Sqlite {
         self.write_counters(now)?;
         self.file.commit()?;
         self.tip = tip;
-        self.records.clear();
         self.note_tip(now);
         Ok(self.tip.position)
     }
@@ -284,8 +284,15 @@ impl Sqlite {
     fn store_fresh_of_queue(&mut self, id: QueueId, now: Time) -> Result<(), StoreError> {
         let queue = self.board.queue(id);
         queue.fresh_due = None;
-        for fresh in std::mem::take(&mut queue.fresh) {
-            self.put_ready(id, fresh.rank, fresh.due, fresh.key, 0, now)?;
+        let fresh = std::mem::take(&mut queue.fresh);
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        self.file.begin()?;
+        let mut insert = self.file.db.prepare_cached(sql!("ready_insert"))?;
+        for Fresh { rank, due, key, .. } in fresh {
+            insert.execute(params![id, rank, due.millis(), key.0, 0])?;
+            self.board.note_row(id, rank, due, now);
         }
         Ok(())
     }
@@ -297,7 +304,11 @@ impl Walls for Sqlite {
     }
 
     fn record(&mut self, record: Record) {
-        self.records.push(record);
+        self.records.push(&record);
+    }
+
+    fn note(&mut self, line: Line<'_>) {
+        self.records.push(&line);
     }
 
     fn write_block(&mut self, place: &Place, block: &Block) -> Result<(), StoreError> {
@@ -388,13 +399,21 @@ impl Core for Sqlite {
             ordering_key: draft.ordering_key,
             body: draft.body,
         });
-        self.record(transition::accepted(&message, now));
+        self.note(transition::acceptance(&message, now));
         self.ledger.accepted(&name);
         if self.enter_order(&message)? == Order::Goes {
             let fresh = Fresh { rank: rank(message.priority), due, key, message };
             self.board.push_fresh(queue, fresh, now);
         }
         Ok(Ok(Accepted { id, repeat: Repeat::First }))
+    }
+
+    fn accept_group(
+        &mut self,
+        drafts: &mut Vec<Draft>,
+        now: Time,
+    ) -> Result<Vec<Result<Accepted, Conflict>>, StoreError> {
+        drafts.drain(..).map(|draft| self.accept(draft, now)).collect()
     }
 
     fn claim(&mut self, ask: &Ask, now: Time) -> Result<Vec<Claimed>, StoreError> {
@@ -416,7 +435,11 @@ impl Core for Sqlite {
     }
 
     fn settle(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError> {
-        self.settle_one(settlement, now)
+        self.settle_one(&settlement, now)
+    }
+
+    fn settle_all(&mut self, settlements: &[Settlement], now: Time) -> Result<Vec<Settled>, StoreError> {
+        settlements.iter().map(|settlement| self.settle_one(settlement, now)).collect()
     }
 
     fn disown(&mut self, key: ClaimKey) {

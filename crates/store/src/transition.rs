@@ -15,7 +15,7 @@ use pombo_kernel::name::{TemplateName, Tenant};
 use pombo_kernel::time::Time;
 use serde::Serialize;
 
-use crate::audit::{Event, Record};
+use crate::audit::{Event, Line, Record};
 use crate::vault::rekeying::Rekeyed;
 use crate::{Pause, Place, Settlement};
 
@@ -69,20 +69,29 @@ const NOTHING: &str = "{}";
 
 /// None → pending.
 pub fn accepted(message: &Message, at: Time) -> Record {
-    let detail = match message.send_at.filter(|due| *due > at) {
-        Some(due) => Detail { due: Some(due.millis()), ..Detail::default() }.text(),
-        None => NOTHING.to_owned(),
-    };
-    Record {
-        from: None,
-        detail,
-        ..step(Event::Accepted, message, StateName::Pending, StateName::Pending, at)
+    acceptance(message, at).into()
+}
+
+/// The same, borrowed.
+pub(crate) fn acceptance(message: &Message, at: Time) -> Line<'_> {
+    let line = line(Event::Accepted, message, StateName::Pending, StateName::Pending, at);
+    match message.send_at.filter(|due| *due > at) {
+        Some(due) => {
+            let detail = Detail { due: Some(due.millis()), ..Detail::default() };
+            Line { from: None, detail: detail.text().into(), ..line }
+        }
+        None => Line { from: None, ..line },
     }
 }
 
 /// Pending → sending.
 pub fn claimed(message: &Message, at: Time) -> Record {
-    step(Event::Claimed, message, StateName::Pending, StateName::Sending, at)
+    claim(message, at).into()
+}
+
+/// The same, borrowed.
+pub(crate) fn claim(message: &Message, at: Time) -> Line<'_> {
+    line(Event::Claimed, message, StateName::Pending, StateName::Sending, at)
 }
 
 /// Sending → sending, under another claim.
@@ -92,6 +101,11 @@ pub fn taken_over(message: &Message, at: Time) -> Record {
 
 /// Sending → sent, failed, or back to pending.
 pub fn settled(message: &Message, settlement: &Settlement, at: Time) -> Record {
+    settling(message, settlement, at).into()
+}
+
+/// The same, borrowed.
+pub(crate) fn settling<'a>(message: &'a Message, settlement: &Settlement, at: Time) -> Line<'a> {
     let attempt = &settlement.attempt;
     let (event, to, due, reason) = match &settlement.next {
         Next::Sent(_) => (Event::Sent, StateName::Sent, None, None),
@@ -109,7 +123,7 @@ pub fn settled(message: &Message, settlement: &Settlement, at: Time) -> Record {
         reason,
         ..Detail::default()
     };
-    Record { detail: detail.text(), ..step(event, message, StateName::Sending, to, at) }
+    Line { detail: detail.text().into(), ..line(event, message, StateName::Sending, to, at) }
 }
 
 /// Sending → pending, due at once, as if it had not been claimed.
@@ -249,16 +263,20 @@ pub fn template_put(tenant: &Tenant, name: &TemplateName, version: u32, by: &Act
 }
 
 fn step(event: Event, message: &Message, from: StateName, to: StateName, at: Time) -> Record {
-    Record {
+    line(event, message, from, to, at).into()
+}
+
+fn line(event: Event, message: &Message, from: StateName, to: StateName, at: Time) -> Line<'_> {
+    Line {
         event,
         at,
         message: Some(message.id),
         from: Some(from),
         to: Some(to),
-        tenant: message.queue.tenant.as_str().to_owned(),
-        channel: message.queue.channel.as_str().to_owned(),
-        actor: ENGINE.to_owned(),
-        detail: NOTHING.to_owned(),
+        tenant: message.queue.tenant.as_str().into(),
+        channel: message.queue.channel.as_str().into(),
+        actor: ENGINE.into(),
+        detail: NOTHING.into(),
     }
 }
 

@@ -5,7 +5,7 @@ use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::Actor;
 use pombo_kernel::time::{Span, Time};
 
-use crate::audit::Record;
+use crate::audit::{Line, Record};
 use crate::board::Board;
 use crate::traffic::{at, witness};
 use crate::transition;
@@ -16,6 +16,11 @@ pub(crate) trait Walls {
     fn board(&mut self) -> &mut Board;
 
     fn record(&mut self, record: Record);
+
+    /// The same of what is borrowed, for a store that writes it down at once.
+    fn note(&mut self, line: Line<'_>) {
+        self.record(line.into());
+    }
 
     fn write_block(&mut self, place: &Place, block: &Block) -> Result<(), StoreError>;
 

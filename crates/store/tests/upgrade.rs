@@ -291,3 +291,22 @@ fn what_waited_in_earlier_schemas_is_counted_when_they_are_opened() {
         assert_eq!(home.check(&mut |_| ()).unwrap().faults, []);
     }
 }
+
+#[test] // RELIABILITY 57
+fn histories_are_the_same_rows_wherever_they_stand_by_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = || -> Vec<Vec<rusqlite::types::Value>> {
+        let db = rusqlite::Connection::open(folder.path().join("pombo.db")).unwrap();
+        let mut statement = db.prepare("SELECT * FROM history ORDER BY key, seq").unwrap();
+        let width = statement.column_count();
+        let row = |row: &rusqlite::Row<'_>| (0..width).map(|column| row.get(column)).collect();
+        statement.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    let db = rusqlite::Connection::open(folder.path().join("pombo.db")).unwrap();
+    db.execute_batch(SCHEMA_4).unwrap();
+    drop(db);
+    let before = rows();
+    assert!(before.len() > 5, "{}", before.len());
+    drop(Sqlite::open(folder.path(), Dice::seeded(1), &[9; 32]).unwrap());
+    assert_eq!(rows(), before);
+}

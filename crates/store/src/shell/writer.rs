@@ -131,7 +131,7 @@ impl<C: Core> Group<C> {
     /// Does what callers want, as far as the core; nobody is told yet.
     fn run(&mut self, core: &mut C, now: Time) -> Result<(), StoreError> {
         if !self.accepts.items.is_empty() {
-            self.accepts.found = core.accept_all(&self.accepts.items, now)?;
+            self.accepts.found = core.accept_group(&mut self.accepts.items, now)?;
         }
         if !self.settles.items.is_empty() {
             self.settles.found = core.settle_all(&self.settles.items, now)?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use pombo_kernel::block::Probe;
-use pombo_kernel::id::MessageKey;
+use pombo_kernel::id::{ByKey, MessageKey};
 use pombo_kernel::message::{ClaimId, ClaimKey, Progress, QueueName};
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
@@ -22,7 +22,7 @@ use crate::{Claimed, NodeId, Settled, StoreError};
 
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    held: HashMap<MessageKey, Held>,
+    held: HashMap<MessageKey, Held, ByKey>,
     /// How many messages of each journal row are still unsettled.
     open: BTreeMap<ClaimId, usize>,
     pub(super) leases: HashMap<NodeId, Time>,
@@ -50,6 +50,12 @@ impl Claims {
         #[cfg(feature = "planted")]
         let valid = valid || planted::is(planted::Bug::NoTokenCheck);
         valid.then_some(held)
+    }
+
+    /// Takes what the claim key gives a right to, if it is still valid. Its hold is to be ended next.
+    pub(super) fn take(&mut self, key: ClaimKey) -> Option<Held> {
+        self.valid(key)?;
+        self.held.remove(&key.message.key())
     }
 }
 
@@ -169,7 +175,14 @@ impl Sqlite {
 
     /// Ends the hold on a message; its journal row goes with the last one.
     pub(super) fn let_go(&mut self, key: MessageKey, now: Time) -> Result<(), StoreError> {
-        let Some(held) = self.claims.held.remove(&key) else { return Ok(()) };
+        match self.claims.held.remove(&key) {
+            Some(held) => self.end_hold(&held, now),
+            None => Ok(()),
+        }
+    }
+
+    /// The same of a hold that was taken out.
+    pub(super) fn end_hold(&mut self, held: &Held, now: Time) -> Result<(), StoreError> {
         self.board.probe_ended(&held.probes, now);
         let left = self.claims.open.get_mut(&held.claim).map(|left| {
             *left -= 1;

@@ -88,8 +88,9 @@ pub(super) fn message(
     queue: Arc<QueueName>,
 ) -> rusqlite::Result<Message> {
     let id = id(row, first, first + 1)?;
-    let stored = opened(db, &Spot::Body(id.key()), row, first + 9)?;
-    let stored: Body = serde_json::from_slice(&stored).map_err(|e| broken(first + 9, e))?;
+    let stored = row.get_ref(first + 9)?.as_blob()?;
+    let stored = db.vault.open(&Spot::Body(id.key()), stored).map_err(|error| broken(first + 9, error))?;
+    let stored: Body = serde_json::from_slice(&stored).map_err(|error| broken(first + 9, error))?;
     Ok(Message {
         id,
         queue,

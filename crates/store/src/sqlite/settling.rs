@@ -133,10 +133,10 @@ impl Sqlite {
         Ok(())
     }
 
-    pub(super) fn settle_one(&mut self, settlement: Settlement, now: Time) -> Result<Settled, StoreError> {
-        let Some(held) = self.claims.valid(settlement.key).cloned() else { return Ok(Settled::Stale) };
+    pub(super) fn settle_one(&mut self, settlement: &Settlement, now: Time) -> Result<Settled, StoreError> {
+        let Some(held) = self.claims.take(settlement.key) else { return Ok(Settled::Stale) };
         self.end_pauses(now)?;
-        let message = held.message.clone();
+        let message = &*held.message;
         let key = message.id.key();
         let attempt = &settlement.attempt;
         let (reason, next_due, receipt) = match &settlement.next {
@@ -149,7 +149,7 @@ impl Sqlite {
         // Words that can be made again from the row are not stored: most messages are sent at the first try.
         let explanation =
             Some(attempt.explanation.as_str()).filter(|said| !lifecycle::is_accepted(said, attempt.number));
-        self.learn(&message, &settlement, &held, now)?;
+        self.learn(message, settlement, &held, now)?;
         self.append(&Row {
             key,
             seq: held.progress.steps,
@@ -167,27 +167,27 @@ impl Sqlite {
             policy: attempt.policy.as_deref(),
             actor: None,
         })?;
-        self.record(transition::settled(&message, &settlement, now));
-        self.course_settled(&message, &settlement, now)?;
-        self.ledger.settled(&message, &settlement, Course { due: held.due, after: held.after });
-        self.let_go(key, now)?;
+        self.note(transition::settling(message, settlement, now));
+        self.course_settled(message, settlement, now)?;
+        self.ledger.settled(message, settlement, Course { due: held.due, after: held.after });
+        self.end_hold(&held, now)?;
         match &settlement.next {
             Next::Sent(receipt) => {
                 if settlement.reported {
-                    self.expect_reports(&message, receipt)?;
+                    self.expect_reports(message, receipt)?;
                 }
             }
             Next::Failed(reason) => {
-                self.add_letter(&message, *reason, attempt.failure.as_ref())?;
+                self.add_letter(message, *reason, attempt.failure.as_ref())?;
             }
             Next::Retry { .. } | Next::Held { .. } => {}
         }
         match next_due {
             Some(due) => self.wait_again(&held, due, settlement.progress.steps, now)?,
-            None => self.finish(&message, now)?,
+            None => self.finish(message, now)?,
         }
         let places = places(&message.queue);
-        self.change_block(&places, settlement.block, now)?;
+        self.change_block(&places, settlement.block.clone(), now)?;
         self.take_pulse(&places, &settlement.vitals, key, now)?;
         Ok(Settled::Done)
     }
