@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pombo_kernel::block::Probe;
+use pombo_kernel::flow::Budget;
 use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress, QueueName};
 use pombo_kernel::time::Time;
 use pombo_kernel::turns::BITE;
@@ -17,6 +18,7 @@ use crate::{Ask, Claimed, NodeId, Place, StoreError};
 pub(crate) const NOBODY: NodeId = NodeId(i64::MIN);
 
 /// A message taken from the head of its queue.
+#[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) due: Time,
     pub(crate) message: Arc<Message>,
@@ -65,6 +67,16 @@ pub(crate) trait Claiming: Courses {
         into: &mut Vec<Head>,
     ) -> Result<(), StoreError>;
 
+    /// Told that up to `most` heads of a queue go in this claim, by bites: whoever pays for each question may take them
+    /// all at once, as [`planned`] says, and hand them out from there. What is not wanted after all is put back by
+    /// `put_back`.
+    fn take_ahead(&mut self, _id: QueueId, _most: usize, _now: Time) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// The claim has all that it gets.
+    fn put_back(&mut self, _now: Time) {}
+
     /// Nobody else sends through the bounded places in front of a queue meanwhile; false if somebody does just now.
     fn hold_flows(&mut self, _name: &QueueName, _now: Time) -> Result<bool, StoreError> {
         Ok(true)
@@ -94,7 +106,8 @@ pub(crate) trait Claiming: Courses {
         while taken.len() < ask.max {
             let Some((id, alone)) = self.board().turn(&ask.lane, now) else { break };
             let name = self.board().queue(id).name.clone();
-            let mut want = ask.max - taken.len();
+            let mut most = ask.max - taken.len();
+            let mut want = most;
             // A queue that is alone takes all at once, unless some of it is paid for by the rest.
             if alone == Alone::No || self.board().queue(id).retry.is_some_and(|due| due <= now) {
                 want = want.min(BITE);
@@ -104,7 +117,8 @@ pub(crate) trait Claiming: Courses {
             }
             let probe = match self.board().front(&name, now) {
                 Front::Open => {
-                    want = want.min(self.board().room(&name, now));
+                    let room = self.board().room(&name, now);
+                    (want, most) = (want.min(room), most.min(room));
                     None
                 }
                 Front::Probe { places, probe } => {
@@ -120,6 +134,9 @@ pub(crate) trait Claiming: Courses {
                 Some(claim) => claim,
                 None => *claim.insert(self.next_claim()?),
             };
+            if probe.is_none() && alone == Alone::Yes && want < most {
+                self.take_ahead(id, most, now)?;
+            }
             let heads = match &probe {
                 None => self.take_heads(id, want, now)?,
                 Some((places, _)) => {
@@ -153,6 +170,7 @@ pub(crate) trait Claiming: Courses {
                 taken.push((held, probes));
             }
         }
+        self.put_back(now);
         match claim {
             Some(claim) => self.hold(claim, taken, now),
             None => Ok(Vec::new()),
@@ -179,10 +197,7 @@ pub(crate) trait Claiming: Courses {
         self.store_fresh_of(id, now)?;
         let ranks = self.board().queue(id).ranks;
         let mut heads = Vec::new();
-        // At each priority what was tried before goes first, as far as its budget reaches; beyond that it goes last.
-        let within = (0..TRIED).flat_map(|rank| [(rank + TRIED, Tried::WithinBudget), (rank, Tried::Never)]);
-        let order = within.chain((TRIED..2 * TRIED).map(|rank| (rank, Tried::BeyondBudget)));
-        for (rank, tried) in order.filter(|(rank, _)| ranks & (1 << rank) != 0) {
+        for (rank, tried) in order_of(ranks) {
             let left = want - heads.len();
             let left = if tried == Tried::WithinBudget { left.min(retries) } else { left };
             if left == 0 {
@@ -227,6 +242,38 @@ pub(crate) trait Claiming: Courses {
     }
 }
 
+/// The ranks that may have rows, in the order in which they are taken: at each priority what was tried before goes first,
+/// as far as its budget reaches; beyond that it goes last.
+fn order_of(ranks: u32) -> impl Iterator<Item = (i64, Tried)> {
+    let within = (0..TRIED).flat_map(|rank| [(rank + TRIED, Tried::WithinBudget), (rank, Tried::Never)]);
+    let order = within.chain((TRIED..2 * TRIED).map(|rank| (rank, Tried::BeyondBudget)));
+    order.filter(move |(rank, _)| ranks & (1 << rank) != 0)
+}
+
+/// How many heads of each rank go at least if so many go in all, by bites, and the ranks have them. Where one runs dry,
+/// its share falls to the others: none gets less for it.
+pub(crate) fn planned(ranks: u32, mut budget: Budget, want: usize, now: Time) -> Vec<(i64, usize)> {
+    let mut counts: Vec<(i64, usize)> = ranks_in(ranks).map(|rank| (rank, 0)).collect();
+    let mut left = if counts.is_empty() { 0 } else { want };
+    while left > 0 {
+        let bite = left.min(BITE);
+        let (mut free, mut room, mut retries) = (bite, budget.room(now), 0);
+        for (rank, tried) in order_of(ranks) {
+            let count = if tried == Tried::WithinBudget { free.min(room) } else { free };
+            room -= if tried == Tried::WithinBudget { count } else { 0 };
+            retries += if rank >= TRIED { count } else { 0 };
+            free -= count;
+            if let Some(of) = counts.iter_mut().find(|(other, _)| *other == rank) {
+                of.1 += count;
+            }
+        }
+        budget = budget.after(bite - retries, retries, now);
+        left -= bite;
+    }
+    counts.retain(|(_, count)| *count > 0);
+    counts
+}
+
 /// What the holder of a message is told.
 pub(crate) fn told(held: &Held, probe: Option<Probe>) -> Claimed {
     Claimed {
@@ -243,4 +290,50 @@ pub(crate) fn told(held: &Held, probe: Option<Probe>) -> Claimed {
 /// The ranks that may have rows, by their bits.
 pub(crate) fn ranks_in(ranks: u32) -> impl Iterator<Item = i64> {
     (0..2 * TRIED).filter(move |rank| ranks & (1 << rank) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Time = Time::from_millis(1_800_000_000_000);
+
+    /// How many of each rank go by bites, if the ranks have so many.
+    fn taken(mut have: [usize; 20], mut budget: Budget, want: usize) -> [usize; 20] {
+        let (mut taken, mut left) = ([0; 20], want);
+        while left > 0 && have.iter().any(|count| *count > 0) {
+            let (mut free, mut room, mut retries) = (left.min(BITE), budget.room(NOW), 0);
+            let bite = free;
+            for (rank, tried) in order_of(u32::MAX) {
+                let at = usize::try_from(rank).unwrap();
+                let count = free.min(have[at]).min(if tried == Tried::WithinBudget { room } else { free });
+                room -= if tried == Tried::WithinBudget { count } else { 0 };
+                retries += if rank >= TRIED { count } else { 0 };
+                (have[at], taken[at], free) = (have[at] - count, taken[at] + count, free - count);
+            }
+            budget = budget.after(bite - free - retries, retries, NOW);
+            left -= bite - free;
+        }
+        taken
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_takes_from_no_rank_what_the_bites_would_leave_there(
+            have in prop::array::uniform20(prop_oneof![3 => Just(0usize), 1 => 1usize..60, 1 => 60usize..3000]),
+            spent in 0usize..150,
+            want in 1usize..2100,
+        ) {
+            let budget = Budget::default().after(0, spent, NOW);
+            let ranks = ranks_in(u32::MAX).filter(|rank| have[usize::try_from(*rank).unwrap()] > 0);
+            let ranks = ranks.fold(0, |ranks, rank| ranks | 1 << rank);
+            let taken = taken(have, budget, want);
+            for (rank, count) in planned(ranks, budget, want, NOW) {
+                let at = usize::try_from(rank).unwrap();
+                prop_assert!(count.min(have[at]) <= taken[at], "rank {rank}: {count} of {}, {}", have[at], taken[at]);
+            }
+        }
+    }
 }

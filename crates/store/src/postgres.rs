@@ -100,6 +100,8 @@ const LOOK_WHOLE: Span = Span::from_secs(10);
 const LATE_COMMIT: Span = Span::from_secs(2);
 /// Seats without rows whose beginning is kept.
 const EMPTY_SEATS: usize = 1_000;
+/// So many rows of a table are sent while others of the group are being put together.
+const AHEAD: usize = 500;
 /// How long a slot is the process's own, and how soon it asks for more.
 const SLOT_LEASE: Span = Span::from_mins(10);
 const SLOT_RENEWAL: Span = Span::from_mins(1);
@@ -309,19 +311,44 @@ impl Postgres {
         Ok(self.ask(vec![(sql, values)])?.pop().unwrap_or_default())
     }
 
-    /// Asks one thing, and sends others along that are not waited for before the next is asked.
-    fn ask_ahead(&mut self, step: Step, ahead: Vec<Step>) -> Result<Vec<link::Row>, StoreError> {
-        if ahead.is_empty() {
-            let (sql, values) = step;
-            return self.ask_one(sql, values);
-        }
+    /// Asks one thing, reads each row of the answer as it comes, and sends others along that are not waited for before
+    /// the next is asked.
+    fn ask_ahead(
+        &mut self,
+        step: Step,
+        ahead: Vec<Step>,
+        each: impl FnMut(&link::Row) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         self.begin()?;
-        self.link.query_ahead(step, ahead)
+        self.link.query_ahead(step, ahead, each)
+    }
+
+    /// Has the server begin with these while the rest of the group is being put together.
+    fn go_ahead(&mut self, mut steps: Vec<Step>) -> Result<(), StoreError> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        if !self.begun {
+            steps.splice(0..0, self.link.begin());
+        }
+        self.begun = true;
+        self.link.go_ahead(steps)
     }
 
     /// What writes the results that the group has so far.
     fn settled_ahead(&mut self) -> Vec<Step> {
-        let mut steps = self.writes.take_history();
+        let steps = self.writes.take_history();
+        self.naming(steps)
+    }
+
+    /// The same for what was accepted.
+    fn accepted_ahead(&mut self) -> Vec<Step> {
+        let steps = self.writes.take_messages();
+        self.naming(steps)
+    }
+
+    /// Statements whose rows name the group's audit row, which has its number by then.
+    fn naming(&mut self, mut steps: Vec<Step>) -> Vec<Step> {
         if !steps.is_empty() && !std::mem::replace(&mut self.named, true) {
             steps.insert(0, (sql!("audit_next"), Vec::new()));
         }

@@ -135,7 +135,12 @@ impl Traffic {
 
     /// How many retries may go to a destination before what is new.
     pub(crate) fn retry_room(&self, place: &Place, now: Time) -> usize {
-        self.budgets.get(place).copied().unwrap_or_default().room(now)
+        self.budget(place).room(now)
+    }
+
+    /// What retries to a destination may take.
+    pub(crate) fn budget(&self, place: &Place) -> Budget {
+        self.budgets.get(place).copied().unwrap_or_default()
     }
 
     /// First attempts and retries set out.

@@ -8,7 +8,7 @@ use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Draft, Message, QueueName};
 use pombo_kernel::time::Time;
 
-use super::{Postgres, rows, sql};
+use super::{AHEAD, Postgres, rows, sql};
 use crate::board::{Fresh, QueueId, rank};
 use crate::{Accepted, Conflict, Repeat, StoreError, transition};
 
@@ -72,6 +72,10 @@ impl Postgres {
                 continue;
             };
             self.take_in(draft, id, &mut waiting, now)?;
+            if self.writes.accepted() >= AHEAD {
+                let steps = self.accepted_ahead();
+                self.go_ahead(steps)?;
+            }
             blobs.extend(draft.blobs.iter().map(|blob| (id.key(), blob.clone())));
             answers.push(Ok(Accepted { id, repeat: Repeat::First }));
         }

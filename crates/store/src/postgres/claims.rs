@@ -3,7 +3,7 @@
 //! The journal in the database is the truth; what is known of it here saves reading it again. Before anything is
 //! settled its journal row is locked, and a look at the row's length tells whether somebody took a part of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use pombo_kernel::block::Probe;
@@ -14,9 +14,10 @@ use pombo_kernel::time::Time;
 use super::link::{Row, Step};
 use super::walls::Guard;
 use super::{Postgres, rows, sql};
-use crate::board::{Held, QueueId, rank_of};
-use crate::claiming::{Claiming, Head, NOBODY, ranks_in, told};
+use crate::board::{Held, QueueId, TRIED, rank_of};
+use crate::claiming::{Claiming, Head, NOBODY, planned, ranks_in, told};
 use crate::courses::Courses as _;
+use crate::traffic::places;
 use crate::transition;
 use crate::{Claimed, NodeId, Place, Settled, StoreError};
 
@@ -28,6 +29,26 @@ pub(super) struct Claims {
     pub(super) spare: Option<ClaimId>,
     /// Claims that are to be taken from their holders with the next commit.
     pub(super) disowned: Vec<ClaimKey>,
+    /// Heads that were taken for the claim that is being made, and are not given out yet.
+    stock: HashMap<(QueueId, i64), Stock>,
+    /// The failures that messages follow which are held, as they were read with them.
+    pasts: HashMap<MessageKey, Failed>,
+}
+
+#[derive(Debug, Default)]
+struct Stock {
+    heads: VecDeque<Head>,
+    /// There are no more.
+    dry: bool,
+}
+
+/// The failure that a message follows: its column, and when it and the first of its round had ended.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) steps: u32,
+    pub(super) failure: String,
+    pub(super) ended_at: Time,
+    pub(super) first_ended_at: Time,
 }
 
 /// A journal row.
@@ -47,6 +68,8 @@ impl Claims {
         self.spare = None;
         self.held.clear();
         self.open.clear();
+        self.stock.clear();
+        self.pasts.clear();
     }
 
     /// The group is committed: others may change the journal again.
@@ -59,9 +82,15 @@ impl Claims {
             for (key, ..) in rows::members(&open.members) {
                 if self.held.get(&key).is_some_and(|held| held.claim == claim) {
                     self.held.remove(&key);
+                    self.pasts.remove(&key);
                 }
             }
         }
+    }
+
+    /// The failure that a message follows which is held, if it is known.
+    pub(super) fn past(&self, held: &Held) -> Option<&Failed> {
+        self.pasts.get(&held.message.id.key()).filter(|failed| failed.steps == held.progress.steps)
     }
 
     /// What the claim key gives a right to, if it is still valid.
@@ -164,28 +193,47 @@ impl Claiming for Postgres {
         now: Time,
         into: &mut Vec<Head>,
     ) -> Result<(), StoreError> {
-        let first = self.first_due(id, rank);
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let narrow = i16::try_from(rank).unwrap_or(i16::MAX);
-        let values = vec![id.into(), narrow.into(), now.millis().into(), most.into(), first.into()];
         let before = into.len();
-        // Results are written while what was claimed is being read.
-        let ahead = self.settled_ahead();
-        for row in &self.ask_ahead((sql!("claim_heads"), values), ahead)? {
-            let steps = rows::number::<i32, u32>(row, 1)?;
-            into.push(Head {
-                due: rows::time(row, 0)?,
-                message: Arc::new(rows::message(&self.vault, row, 2, name.clone())?),
-                progress: progress(row, 12, steps)?,
-                after: rows::some_time(row, 17)?,
-                failing_since: rows::some_time(row, 18)?,
-            });
+        let mut dry = false;
+        if let Some(stock) = self.claims.stock.get_mut(&(id, rank)) {
+            into.extend(stock.heads.drain(..most.min(stock.heads.len())));
+            dry = stock.dry;
         }
-        into[before..].sort_by_key(|head| (head.due, head.message.id.key()));
-        if let [.., last] = &into[before..] {
-            self.firsts.insert((id, rank), last.due);
+        let left = most - (into.len() - before);
+        if left == 0 || dry {
+            return Ok(());
+        }
+        into.append(&mut self.fetch_heads(id, rank, left, name, now)?);
+        Ok(())
+    }
+
+    fn take_ahead(&mut self, id: QueueId, most: usize, now: Time) -> Result<(), StoreError> {
+        if self.claims.stock.iter().any(|((queue, _), stock)| *queue == id && !stock.heads.is_empty()) {
+            return Ok(());
+        }
+        self.store_fresh_of(id, now)?;
+        let queue = self.board.queue(id);
+        let (name, mut ranks) = (queue.name.clone(), queue.ranks);
+        for ((queue, rank), stock) in &self.claims.stock {
+            ranks &= if *queue == id && stock.dry { !(1 << rank) } else { u32::MAX };
+        }
+        let budget = self.board.traffic.budget(&places(&name)[1]);
+        for (rank, count) in planned(ranks, budget, most, now) {
+            let heads = self.fetch_heads(id, rank, count, &name, now)?;
+            let dry = heads.len() < count;
+            self.claims.stock.insert((id, rank), Stock { heads: heads.into(), dry });
         }
         Ok(())
+    }
+
+    fn put_back(&mut self, now: Time) {
+        for ((id, rank), stock) in std::mem::take(&mut self.claims.stock) {
+            for head in stock.heads {
+                let (key, steps) = (head.message.id.key(), head.progress.steps);
+                self.claims.pasts.remove(&key);
+                self.put_ready(id, rank, head.due, key, steps, now);
+            }
+        }
     }
 
     fn hold_flows(&mut self, name: &QueueName, now: Time) -> Result<bool, StoreError> {
@@ -215,6 +263,57 @@ impl Claiming for Postgres {
 impl Postgres {
     /// From where on a rank is read. Before that are rows that were taken: while somebody reads for long, the server
     /// cannot forget them, and each claim would pass all of them again. What others put there is found by a look.
+    /// Takes up to `most` due rows from the front of a rank out of the table.
+    fn fetch_heads(
+        &mut self,
+        id: QueueId,
+        rank: i64,
+        most: usize,
+        name: &Arc<QueueName>,
+        now: Time,
+    ) -> Result<Vec<Head>, StoreError> {
+        let first = self.first_due(id, rank);
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let narrow = i16::try_from(rank).unwrap_or(i16::MAX);
+        let values = vec![id.into(), narrow.into(), now.millis().into(), most.into(), first.into()];
+        // Results are written while what was claimed is being read.
+        let (ahead, vault) = (self.settled_ahead(), self.vault.clone());
+        let (mut heads, mut pasts) = (Vec::new(), Vec::new());
+        // What was never tried has no history to look at.
+        let tried = rank >= TRIED;
+        let sql = if tried { sql!("claim_heads") } else { sql!("claim_fresh") };
+        self.ask_ahead((sql, values), ahead, |row| {
+            let (due, steps) = (rows::time(row, 0)?, rows::number::<i32, u32>(row, 1)?);
+            let message = Arc::new(rows::message(&vault, row, 2, name.clone())?);
+            let mut head = Head {
+                due,
+                message,
+                progress: Progress { steps, ..Progress::default() },
+                after: None,
+                failing_since: None,
+            };
+            if tried {
+                head.progress = progress(row, 12, steps)?;
+                (head.after, head.failing_since) = (rows::some_time(row, 17)?, rows::some_time(row, 18)?);
+                let failure: Option<String> = rows::get(row, 19)?;
+                if let (Some(failure), Some(ended_at), Some(first_ended_at)) =
+                    (failure, head.after, head.failing_since)
+                {
+                    let failed = Failed { steps, failure, ended_at, first_ended_at };
+                    pasts.push((head.message.id.key(), failed));
+                }
+            }
+            heads.push(head);
+            Ok(())
+        })?;
+        self.claims.pasts.extend(pasts);
+        heads.sort_by_key(|head| (head.due, head.message.id.key()));
+        if let [.., last] = &heads[..] {
+            self.firsts.insert((id, rank), last.due);
+        }
+        Ok(heads)
+    }
+
     fn first_due(&self, id: QueueId, rank: i64) -> i64 {
         self.firsts.get(&(id, rank)).map_or(i64::MIN, |due| due.millis())
     }
@@ -415,6 +514,7 @@ impl Postgres {
     /// Ends the hold on a message that is settled; its journal row goes with the last one.
     pub(super) fn let_go(&mut self, held: &Held, now: Time) -> Result<(), StoreError> {
         self.claims.held.remove(&held.message.id.key());
+        self.claims.pasts.remove(&held.message.id.key());
         if !held.probes.is_empty() {
             self.end_probe(held, now)?;
         }

@@ -12,24 +12,31 @@ use crate::learning::{Learnt, Names, Past, follows, told, week_of};
 use crate::{Counted, Place, Settlement, StoreError};
 
 impl Postgres {
-    /// The failures that these settlements' attempts follow, where they follow any. Most groups have none, and ask
-    /// nothing.
+    /// The failures that these settlements' attempts follow, where they follow any. Most were read with their message.
     pub(super) fn pasts(
         &mut self,
         settlements: &[Settlement],
     ) -> Result<HashMap<MessageKey, Past>, StoreError> {
         let (mut keys, mut rounds): (Vec<i64>, Vec<i16>) = (Vec::new(), Vec::new());
+        let mut pasts = HashMap::new();
         for settlement in settlements {
             let held = self.claims.valid(settlement.key);
-            if let Some(held) = held.filter(|held| follows(&held.message, settlement, held.progress)) {
-                keys.push(held.message.id.key().0);
+            let Some(held) = held.filter(|held| follows(&held.message, settlement, held.progress)) else {
+                continue;
+            };
+            let key = held.message.id.key();
+            if let Some(failed) = self.claims.past(held) {
+                let failure = rows::failure_in(&self.vault, (key, failed.steps - 1), &failed.failure)?;
+                let (ended_at, first_ended_at) = (failed.ended_at, failed.first_ended_at);
+                pasts.insert(key, Past { failure, ended_at, first_ended_at });
+            } else {
+                keys.push(key.0);
                 rounds.push(i16::try_from(held.progress.round).unwrap_or(i16::MAX));
             }
         }
         if keys.is_empty() {
-            return Ok(HashMap::new());
+            return Ok(pasts);
         }
-        let mut pasts = HashMap::new();
         for row in &self.ask_one(sql!("history_past"), vec![keys.into(), rounds.into()])? {
             let (key, seq) = (rows::key(row, 0)?, rows::number::<i32, u32>(row, 1)?);
             let Some(failure) = rows::failure(&self.vault, (key, seq), row, 3)? else { continue };

@@ -16,11 +16,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Connection, Error, Socket, Statement};
+use tokio_postgres::{Client, Connection, Error, RowStream, Socket, Statement};
 
 pub(super) use tokio_postgres::Row;
 
@@ -190,7 +191,7 @@ pub(super) struct Link {
     /// An answer did not come in time.
     lost: AtomicBool,
     /// Sent, and not yet waited for.
-    ahead: Mutex<Option<Started>>,
+    ahead: Mutex<Vec<Started>>,
 }
 
 impl fmt::Debug for Link {
@@ -344,44 +345,97 @@ impl Link {
     }
 
     /// One statement, and behind it others whose end nobody waits for yet: the server works on them while the caller
-    /// works on the answer. What became of them is known with the next call.
-    pub(super) fn query_ahead(&self, step: Step, ahead: Vec<Step>) -> Result<Vec<Row>, StoreError> {
-        Ok(self.send_ahead(vec![step], ahead)?.pop().unwrap_or_default())
+    /// works on the answer, whose rows it is given as they come. What became of the others is known with the next
+    /// call.
+    pub(super) fn query_ahead(
+        &self,
+        step: Step,
+        ahead: Vec<Step>,
+        mut each: impl FnMut(&Row) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut read = Ok(());
+        self.wait(async {
+            let mut before = self.take_ahead();
+            if !self.knows(std::slice::from_ref(&step)) || !self.knows(&ahead) {
+                ended(std::mem::take(&mut before)).await?;
+                self.statements(std::slice::from_ref(&step)).await?;
+                self.statements(&ahead).await?;
+            }
+            let mut rows = std::pin::pin!(self.rows(step));
+            let begun = begun(rows.as_mut()).await;
+            let after = if ahead.is_empty() { Ok(None) } else { self.start(ahead).await.map(Some) };
+            // The first error counts: those after it say only that there was one.
+            ended(before).await?;
+            let rows = match begun {
+                Some(rows) => rows,
+                None => rows.await,
+            };
+            let mut rows = std::pin::pin!(rows?);
+            while let Some(row) = rows.try_next().await? {
+                if read.is_ok() {
+                    read = each(&row);
+                }
+            }
+            self.put_ahead(after?);
+            Ok(())
+        })?;
+        read
+    }
+
+    /// Sends statements whose end nobody waits for yet, so that the server works while the caller prepares more. What
+    /// became of them is known with the next call that waits.
+    pub(super) fn go_ahead(&self, steps: Vec<Step>) -> Result<(), StoreError> {
+        self.note_transaction(&steps);
+        self.wait(async {
+            let mut before = self.take_ahead();
+            if !self.knows(&steps) {
+                ended(std::mem::take(&mut before)).await?;
+            }
+            let now = self.start(steps).await?;
+            self.put_ahead(before.into_iter().chain([now]));
+            Ok(())
+        })
     }
 
     fn send(&self, steps: Vec<Step>) -> Result<Vec<Vec<Row>>, StoreError> {
-        self.send_ahead(steps, Vec::new())
+        self.note_transaction(&steps);
+        self.wait(async {
+            let mut before = self.take_ahead();
+            if !self.knows(&steps) {
+                arrive(&mut before).await;
+            }
+            let now = self.start(steps).await;
+            // The first error counts: those after it say only that there was one.
+            ended(before).await?;
+            now?.end().await
+        })
     }
 
-    fn send_ahead(&self, steps: Vec<Step>, ahead: Vec<Step>) -> Result<Vec<Vec<Row>>, StoreError> {
-        for (sql, _) in &steps {
+    fn note_transaction(&self, steps: &[Step]) {
+        for (sql, _) in steps {
             match sql.split_ascii_whitespace().next() {
                 Some("BEGIN") => self.in_transaction.store(true, Ordering::Relaxed),
                 Some("COMMIT" | "ROLLBACK") => self.in_transaction.store(false, Ordering::Relaxed),
                 _ => {}
             }
         }
-        self.wait(async {
-            let mut before = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if !self.knows(&steps) {
-                arrive([before.as_mut()]).await;
-            }
-            let mut now = self.start(steps).await;
-            if !self.knows(&ahead) {
-                arrive([before.as_mut(), now.as_mut().ok()]).await;
-            }
-            let after = match ahead.is_empty() || now.is_err() {
-                true => Ok(None),
-                false => self.start(ahead).await.map(Some),
-            };
-            // The first error counts: those after it say only that there was one.
-            if let Some(before) = before {
-                before.end().await?;
-            }
-            let answers = now?.end().await?;
-            *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = after?;
-            Ok(answers)
-        })
+    }
+
+    fn take_ahead(&self) -> Vec<Started> {
+        std::mem::take(&mut *self.ahead.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn put_ahead(&self, started: impl IntoIterator<Item = Started>) {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner).extend(started);
+    }
+
+    /// Sends one statement, and gives its rows as they come.
+    async fn rows(&self, step: Step) -> Result<RowStream, Error> {
+        if self.pooled {
+            return self.client.query_typed_raw(step.0, typed(&step.1)).await;
+        }
+        let statements = self.statements(std::slice::from_ref(&step)).await?;
+        self.client.query_raw(&statements[0], plain(&step.1)).await
     }
 
     /// Sends statements, all at once.
@@ -492,12 +546,20 @@ impl Started {
 }
 
 /// Waits for all answers to these, and keeps them for whoever asks.
-async fn arrive<const N: usize>(started: [Option<&mut Started>; N]) {
-    for started in started.into_iter().flatten() {
+async fn arrive(started: &mut [Started]) {
+    for started in started {
         if started.done.is_none() {
             started.done = Some(started.work.as_mut().await);
         }
     }
+}
+
+/// Waits for the end of all of these; the first error counts.
+async fn ended(started: Vec<Started>) -> Result<(), Error> {
+    for one in started {
+        one.end().await?;
+    }
+    Ok(())
 }
 
 /// Lets the work go as far as it can without waiting; its end, if it came to that.

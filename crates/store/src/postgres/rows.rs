@@ -110,6 +110,17 @@ pub(super) fn failure(
     json.map(|json| serde_json::from_str(&json).map_err(|error| broken(row, column, error))).transpose()
 }
 
+/// The same, of a column that was read before.
+pub(super) fn failure_in(
+    vault: &Vault,
+    (key, seq): (MessageKey, u32),
+    column: &str,
+) -> Result<AttemptFailure, StoreError> {
+    let json = vault.open_text(&Spot::Failure(key, seq), unescaped(column.to_owned()))?;
+    serde_json::from_str(&json)
+        .map_err(|error| StoreError::Broken(format!("a failure cannot be read: {error}")))
+}
+
 pub(super) fn parsed<T: DeserializeOwned>(row: &Row, column: usize) -> Result<Option<T>, StoreError> {
     let json: Option<&str> = get(row, column)?;
     json.map(|json| serde_json::from_str(json).map_err(|error| broken(row, column, error))).transpose()

@@ -14,7 +14,7 @@ use pombo_kernel::time::Time;
 
 use super::link::Value;
 use super::writes::Row;
-use super::{Postgres, rows, sql};
+use super::{AHEAD, Postgres, rows, sql};
 use crate::board::{Held, QueueId, rank_of};
 use crate::claiming::Claiming as _;
 use crate::courses::{Courses as _, standing_cancelled};
@@ -144,6 +144,10 @@ impl Postgres {
                 policy: attempt.policy.as_deref(),
                 actor: None,
             });
+            if self.writes.settled() >= AHEAD {
+                let steps = self.settled_ahead();
+                self.go_ahead(steps)?;
+            }
             self.record(transition::settled(&message, settlement, now));
             self.course_settled(&message, settlement, now)?;
             self.ledger.settled(&message, settlement, Course { due: held.due, after: held.after });

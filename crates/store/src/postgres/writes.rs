@@ -18,8 +18,10 @@ use crate::{NodeId, StoreError};
 #[derive(Debug)]
 pub(super) struct Writes {
     vault: Arc<Vault>,
-    pub(super) messages: Messages,
-    pub(super) history: History,
+    messages: Messages,
+    plain_messages: PlainMessages,
+    history: History,
+    plain_history: PlainHistory,
     pub(super) ready: Ready,
     pub(super) claims: Claims,
     pub(super) settled_claims: Vec<i64>,
@@ -90,6 +92,11 @@ macro_rules! columns {
                 self.$first.is_empty()
             }
 
+            #[allow(dead_code, reason = "of some it does not matter")]
+            fn len(&self) -> usize {
+                self.$first.len()
+            }
+
             fn take(&mut self, sql: &'static str, steps: &mut Vec<Step>) {
                 if !self.is_empty() {
                     steps.push((sql, vec![$(std::mem::take(&mut self.$column).into(),)+]));
@@ -115,6 +122,17 @@ columns!(History, "history_insert", key {
     tenant: String, failure: Option<String>, receipt: Option<String>, explanation: Option<String>,
     policy: Option<String>, actor: Option<String>, keyed: i16, reprocessed_by: Option<String>,
 });
+columns!(
+    /// Messages that say nothing but what every one must: fewer columns cost the server less.
+    PlainMessages, "message_insert_plain", key {
+    key: i64, nonce: i64, queue: i64, priority: i16, due: i64, recipient: i64, tenant: String, body: Vec<u8>,
+});
+columns!(
+    /// Attempts that ended well, of which there is nothing to be said.
+    PlainHistory, "history_insert_plain", key {
+    key: i64, started_at: i64, finished_at: i64, seq: i32, outcome: i16, round: i16, number: i16, attempts: i16,
+    crashes: i16, doubtful: bool, tenant: String, receipt: Option<String>, keyed: i16,
+});
 columns!(Ready, "ready_insert", key { queue: i64, rank: i16, due: i64, key: i64, steps: i32 });
 columns!(Claims, "claim_insert", id { id: i64, node: i64, at: i64, members: Vec<u8>, });
 columns!(Pairs, "expiry_insert", at { at: i64, key: i64 });
@@ -136,7 +154,9 @@ impl Writes {
         Writes {
             vault,
             messages: Messages::default(),
+            plain_messages: PlainMessages::default(),
             history: History::default(),
+            plain_history: PlainHistory::default(),
             ready: Ready::default(),
             claims: Claims::default(),
             settled_claims: Vec::new(),
@@ -158,27 +178,64 @@ impl Writes {
         due: Time,
         hashes: (i64, Option<i64>),
     ) -> Result<(), StoreError> {
+        let (tenant, of) = (message.queue.tenant.as_str().to_owned(), &message.body);
+        let (body, priority) =
+            (rows::body(&self.vault, message.id.key(), &draft.body)?, i16::from(message.priority.get()));
+        let times = message.send_at.is_none() && message.expires_at.is_none();
+        let words = message.ordering_key.is_none() && of.kind.is_none() && of.template.is_none();
+        if times && words && of.reference.is_none() {
+            let into = &mut self.plain_messages;
+            into.key.push(message.id.key().0);
+            into.nonce.push(message.id.nonce());
+            into.queue.push(queue);
+            into.priority.push(priority);
+            into.due.push(due.millis());
+            into.recipient.push(hashes.0);
+            into.tenant.push(tenant);
+            into.body.push(body);
+            return Ok(());
+        }
         let text = |text: &Option<String>| text.as_deref().map(rows::escaped);
         let into = &mut self.messages;
         into.key.push(message.id.key().0);
         into.nonce.push(message.id.nonce());
         into.queue.push(queue);
-        into.priority.push(i16::from(message.priority.get()));
+        into.priority.push(priority);
         into.due.push(due.millis());
         into.send_at.push(message.send_at.map(Time::millis));
         into.expires_at.push(message.expires_at.map(Time::millis));
         into.recipient.push(hashes.0);
         into.referred.push(hashes.1);
-        into.tenant.push(message.queue.tenant.as_str().to_owned());
+        into.tenant.push(tenant);
         into.ordering_key.push(text(&message.ordering_key));
-        into.kind.push(text(&message.body.kind));
-        into.template.push(text(&message.body.template));
-        into.reference.push(text(&message.body.reference));
-        into.body.push(rows::body(&self.vault, message.id.key(), &draft.body)?);
+        into.kind.push(text(&of.kind));
+        into.template.push(text(&of.template));
+        into.reference.push(text(&of.reference));
+        into.body.push(body);
         Ok(())
     }
 
     pub(super) fn history(&mut self, row: &Row<'_>) {
+        let comes_back = row.next_due.is_some() || row.delay.is_some();
+        let failed = row.reason.is_some() || row.failure.is_some();
+        let said = row.explanation.is_some() || row.policy.is_some() || row.actor.is_some();
+        if !comes_back && !failed && !said {
+            let into = &mut self.plain_history;
+            into.key.push(row.key.0);
+            into.started_at.push(row.started_at.millis());
+            into.finished_at.push(row.finished_at.millis());
+            into.seq.push(steps_of(row.seq));
+            into.outcome.push(i16::from(row.outcome));
+            into.round.push(small(row.progress.round));
+            into.number.push(small(row.number));
+            into.attempts.push(small(row.progress.attempts));
+            into.crashes.push(small(row.progress.crashes));
+            into.doubtful.push(row.progress.doubtful);
+            into.tenant.push(row.tenant.as_str().to_owned());
+            into.receipt.push(row.receipt.clone());
+            into.keyed.push(small(row.progress.keyed));
+            return;
+        }
         let text = |text: Option<&str>| text.map(rows::escaped);
         let sealed = |spot, text: Option<&str>| text.map(|it| rows::sealed_text(&self.vault, &spot, it));
         let into = &mut self.history;
@@ -256,21 +313,39 @@ impl Writes {
 
     /// Whether rows name the audit row that they belong to.
     pub(super) fn names_batch(&self) -> bool {
-        !self.messages.is_empty() || !self.history.is_empty()
+        self.accepted() > 0 || self.settled() > 0
     }
 
-    /// The statement that writes what has been settled so far.
+    /// How many messages wait to be written.
+    pub(super) fn accepted(&self) -> usize {
+        self.messages.len() + self.plain_messages.len()
+    }
+
+    /// How many rows of `history` do.
+    pub(super) fn settled(&self) -> usize {
+        self.history.len() + self.plain_history.len()
+    }
+
+    /// The statements that write what has been settled so far.
     pub(super) fn take_history(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
         self.history.insert(&mut steps);
+        self.plain_history.insert(&mut steps);
+        steps
+    }
+
+    /// The statements that write what has been accepted so far.
+    pub(super) fn take_messages(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        self.messages.insert(&mut steps);
+        self.plain_messages.insert(&mut steps);
         steps
     }
 
     /// The statements that write everything, which is then gone from here.
     pub(super) fn take(&mut self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        self.messages.insert(&mut steps);
-        self.history.insert(&mut steps);
+        let mut steps = self.take_messages();
+        steps.append(&mut self.take_history());
         self.claims.insert(&mut steps);
         if !self.shrunk.is_empty() {
             let (ids, members): (Vec<i64>, Vec<Vec<u8>>) =

@@ -18,6 +18,16 @@ fn texts(rows: &[Row]) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
+/// How many rows a statement has that others are sent behind.
+fn count_ahead(link: &Link, sql: &'static str, ahead: Vec<Step>) -> Result<usize, StoreError> {
+    let mut count = 0;
+    link.query_ahead((sql, Vec::new()), ahead, |_| {
+        count += 1;
+        Ok(())
+    })?;
+    Ok(count)
+}
+
 #[test]
 fn values_of_every_kind_come_back_as_they_went() {
     let database = Cluster::shared().database();
@@ -95,7 +105,7 @@ fn an_error_of_what_was_sent_ahead_is_told_by_the_next_call_whatever_it_is() {
             link.pipeline(link.begin()).unwrap();
             link.query("SELECT n FROM n", Vec::new()).unwrap();
             let ahead = vec![("INSERT INTO n VALUES (1)", Vec::new()), (MEET, Vec::new())];
-            link.query_ahead(("SELECT n FROM n", Vec::new()), ahead).unwrap();
+            count_ahead(&link, "SELECT n FROM n", ahead).unwrap();
             let told = link.query(next, Vec::new());
             assert!(matches!(told, Err(StoreError::Again(_))), "{parameters} {next}: {told:?}");
             link.query("ROLLBACK", Vec::new()).unwrap();
@@ -103,9 +113,48 @@ fn an_error_of_what_was_sent_ahead_is_told_by_the_next_call_whatever_it_is() {
         }
         // Nor does what cannot be prepared any more hide what went wrong before it.
         link.pipeline(link.begin()).unwrap();
-        let told = link.query_ahead((MEET, Vec::new()), vec![("SELECT n + 2 FROM n", Vec::new())]);
+        let told = count_ahead(&link, MEET, vec![("SELECT n + 2 FROM n", Vec::new())]);
         assert!(matches!(told, Err(StoreError::Again(_))), "{parameters}: {told:?}");
         link.query("ROLLBACK", Vec::new()).unwrap();
+    }
+}
+
+#[test] // fault 43
+fn what_is_sent_ahead_is_done_in_order_and_the_first_error_is_told_by_the_next_call_that_waits() {
+    let database = Cluster::shared().database();
+    let owner = Link::open(&driver(), &target(&database, ""), Kind::Owner).unwrap();
+    owner.script("CREATE SCHEMA pombo; CREATE TABLE pombo.n (n int)").unwrap();
+    let put = |n: i32| vec![("INSERT INTO n VALUES ($1)", vec![Value::from(n)])];
+    for parameters in ["", "pooler=transaction"] {
+        let link = Link::open(&driver(), &target(&database, parameters), Kind::Owner).unwrap();
+        link.go_ahead(link.begin()).unwrap();
+        (1..=5).for_each(|n| link.go_ahead(put(n)).unwrap());
+        let all = "SELECT n::text FROM n ORDER BY ctid";
+        assert_eq!(texts(&link.query(all, Vec::new()).unwrap()), ["1", "2", "3", "4", "5"], "{parameters}");
+        link.go_ahead(put(6)).unwrap();
+        assert_eq!(count_ahead(&link, all, put(7)), Ok(6), "{parameters}");
+        link.query("COMMIT", Vec::new()).unwrap();
+        assert_eq!(link.query(all, Vec::new()).unwrap().len(), 7);
+        // What follows an error is not done, and what the next says is not that it was not.
+        let again = ["DELETE FROM n", "SELECT n + 1 FROM n"];
+        for (nth, next) in again.into_iter().enumerate() {
+            link.go_ahead(link.begin()).unwrap();
+            link.go_ahead(vec![("SELECT 1 / 0", Vec::new())]).unwrap();
+            link.go_ahead(put(8)).unwrap();
+            let told = if nth == 0 {
+                link.query(next, Vec::new()).map(|rows| rows.len())
+            } else {
+                count_ahead(&link, next, put(9))
+            };
+            assert_eq!(
+                told,
+                Err(StoreError::Unavailable("wrong data (22012)".to_owned())),
+                "{parameters} {next}"
+            );
+            link.query("ROLLBACK", Vec::new()).unwrap();
+        }
+        assert_eq!(link.query(all, Vec::new()).unwrap().len(), 7);
+        link.query("DELETE FROM n", Vec::new()).unwrap();
     }
 }
 
@@ -125,8 +174,8 @@ fn answers_of_any_length_do_not_keep_what_follows_them_from_being_prepared() {
             ("SELECT repeat('y', 100) FROM generate_series(1, 50000)", MANY),
             ("SELECT repeat('z', 100) FROM generate_series(1, 50000)", "SELECT 2"),
         ] {
-            let rows = link.query_ahead((now, Vec::new()), vec![(ahead, Vec::new())]);
-            assert_eq!(rows.map(|rows| rows.len()), Ok(50_000), "{parameters} {now} {ahead}");
+            let rows = count_ahead(&link, now, vec![(ahead, Vec::new())]);
+            assert_eq!(rows, Ok(50_000), "{parameters} {now} {ahead}");
         }
         link.query("COMMIT", Vec::new()).unwrap();
     }
@@ -137,7 +186,7 @@ fn what_a_transaction_that_failed_ahead_is_ended_with_reaches_the_server_even_if
     let database = Cluster::shared().database();
     let link = Link::open(&driver(), &target(&database, ""), Kind::Owner).unwrap();
     link.pipeline(link.begin()).unwrap();
-    link.query_ahead(("SELECT 1", Vec::new()), vec![("SELECT 1 / 0", Vec::new())]).unwrap();
+    count_ahead(&link, "SELECT 1", vec![("SELECT 1 / 0", Vec::new())]).unwrap();
     let told = link.query("ROLLBACK", Vec::new()).unwrap_err();
     assert_eq!(told, StoreError::Unavailable("wrong data (22012)".to_owned()));
     assert_eq!(link.query("SELECT 1", Vec::new()).unwrap().len(), 1);
