@@ -23,8 +23,8 @@ use crate::home::Salvaged;
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
 const MAGIC: u32 = 0x377f_0682;
-/// As the store's pages are made, for a log that cannot say it any more.
-const PAGE_BYTES: usize = 8_192;
+/// As stores' pages are made, and were made once, for a log that cannot say it any more.
+const PAGE_BYTES: [usize; 2] = [4_096, 8_192];
 /// Of the index: its layout, and how long one of its two copies of the header is.
 const INDEX_VERSION: u32 = 3_007_000;
 const INDEX_HEADER_BYTES: usize = 48;
@@ -222,13 +222,30 @@ impl Index {
 }
 
 /// Reads a log from its start.
-fn judge(log: &mut impl io::Read, index: Option<Index>) -> io::Result<Option<Damage>> {
+fn judge(log: &mut (impl io::Read + io::Seek), index: Option<Index>) -> io::Result<Option<Damage>> {
     let mut start = [0; HEADER_BYTES];
     if !filled(log, &mut start)? {
         return Ok(None);
     }
-    let header = Header::read(&start);
-    let page_bytes = header.map_or(PAGE_BYTES, |header| header.page_bytes);
+    if let Some(header) = Header::read(&start) {
+        return walk(log, Some(header), header.page_bytes, index);
+    }
+    for page_bytes in PAGE_BYTES {
+        log.seek(io::SeekFrom::Start(HEADER_BYTES as u64))?;
+        if let Some(damage) = walk(log, None, page_bytes, index)? {
+            return Ok(Some(damage));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads what follows on the header.
+fn walk(
+    log: &mut impl io::Read,
+    header: Option<Header>,
+    page_bytes: usize,
+    index: Option<Index>,
+) -> io::Result<Option<Damage>> {
     let order = header.map_or(NATIVE, |header| header.order);
     let frame_bytes = FRAME_HEADER_BYTES + page_bytes;
 

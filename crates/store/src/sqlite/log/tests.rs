@@ -56,7 +56,7 @@ fn spoilt(bytes: &[u8], range: std::ops::Range<usize>) -> Vec<u8> {
 }
 
 fn found(bytes: &[u8], index: Option<Index>) -> Option<Damage> {
-    judge(&mut &bytes[..], index).unwrap()
+    judge(&mut io::Cursor::new(bytes), index).unwrap()
 }
 
 fn damage(frame: usize, commits: u64) -> Option<Damage> {
@@ -181,13 +181,13 @@ mod real {
     fn of_a_log_that_sqlite_wrote_every_byte_counts_while_its_index_is_there() {
         let (folder, _db) = written(6);
         let length = fs::metadata(of(folder.path())).unwrap().len() as usize;
-        let frames = (length - HEADER_BYTES) / (FRAME_HEADER_BYTES + PAGE_BYTES);
+        let frames = (length - HEADER_BYTES) / (FRAME_HEADER_BYTES + PAGE_BYTES[0]);
         let index = Index::read(&fs::read(index_of(folder.path())).unwrap()).unwrap();
         assert_eq!(index.frames as usize, frames);
         keep(killed(folder.path()).path()).unwrap();
         for frame in 0..frames {
             let copy = killed(folder.path());
-            let begins = HEADER_BYTES + frame * (FRAME_HEADER_BYTES + PAGE_BYTES);
+            let begins = HEADER_BYTES + frame * (FRAME_HEADER_BYTES + PAGE_BYTES[0]);
             spoil(&of(copy.path()), begins + 30..begins + 31);
             let found = look(copy.path()).unwrap().unwrap();
             assert_eq!(found.at as usize, begins);
@@ -209,6 +209,23 @@ mod real {
 
         let copy = killed(folder.path());
         fs::remove_file(index_of(copy.path())).unwrap();
+        spoil(&of(copy.path()), 0..HEADER_BYTES);
+        assert_eq!(look(copy.path()).unwrap().map(|damage| damage.at), Some(0));
+    }
+
+    #[test]
+    fn a_store_with_the_larger_pages_of_earlier_times_is_looked_at_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Connection::open(folder.path().join(file::NAME)).unwrap();
+        db.execute_batch("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
+            .unwrap();
+        db.execute_batch("CREATE TABLE line (words TEXT)").unwrap();
+        for n in 0..6 {
+            db.execute("INSERT INTO line VALUES (?1)", [format!("{n}").repeat(20_000)]).unwrap();
+        }
+        let copy = killed(folder.path());
+        fs::remove_file(index_of(copy.path())).unwrap();
+        keep(copy.path()).unwrap();
         spoil(&of(copy.path()), 0..HEADER_BYTES);
         assert_eq!(look(copy.path()).unwrap().map(|damage| damage.at), Some(0));
     }
@@ -258,8 +275,8 @@ mod real {
         let (folder, _db) = written(6);
         let copy = killed(folder.path());
         assert_eq!(cut(copy.path()), Ok(None));
-        let begins = HEADER_BYTES + 9 * (FRAME_HEADER_BYTES + PAGE_BYTES);
-        spoil(&of(copy.path()), begins + 5_000..begins + 5_100);
+        let begins = HEADER_BYTES + 9 * (FRAME_HEADER_BYTES + PAGE_BYTES[0]);
+        spoil(&of(copy.path()), begins + 3_000..begins + 3_100);
         let damaged = fs::read(of(copy.path())).unwrap();
         let Salvaged { at, commits, copy: kept } = cut(copy.path()).unwrap().unwrap();
         assert_eq!(at as usize, begins);
