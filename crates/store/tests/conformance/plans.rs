@@ -129,9 +129,11 @@ fn no_statement_of_the_shared_store_has_to_read_a_large_table_from_end_to_end() 
     ];
     const SETTINGS: &str =
         "SET search_path = pombo; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;";
+    /// Nobody says here of which types their values are, as the store does.
+    const UNTYPED: [&str; 5] = ["blob_use", "delivery_put", "doc_delete", "doc_due", "idempotency_part"];
     let database = migrated();
-    let (mut explained, mut untyped) = (String::new(), 0);
-    for (name, sql) in statements("postgres") {
+    let mut scripts = Vec::new();
+    for (name, sql) in statements("postgres").iter().filter(|(name, _)| !UNTYPED.contains(&name.as_str())) {
         let lines = sql.lines().filter(|line| !line.trim_start().starts_with("--"));
         let mut body = lines.collect::<Vec<_>>().join("\n");
         for n in 1..9 {
@@ -145,17 +147,14 @@ fn no_statement_of_the_shared_store_has_to_read_a_large_table_from_end_to_end() 
         let count = (1..40).take_while(|n| sql.contains(&format!("${n}"))).count();
         let arguments =
             if count == 0 { String::new() } else { format!("({})", vec!["NULL"; count].join(", ")) };
-        let script = format!("{SETTINGS} PREPARE it AS {body}; EXPLAIN (COSTS OFF) EXECUTE it{arguments}");
-        match pombo_testbed::psql(database.url(), &script) {
-            Ok(plan) => explained.push_str(&format!("== {name}\n{plan}\n")),
-            // The store says which types it means; here nobody does.
-            Err(error) if error.contains("unnest(unknown") || error.contains("could not determine") => {
-                untyped += 1;
-            }
-            Err(error) => panic!("{name}: {error}"),
-        }
+        scripts.push(format!(
+            "SELECT '== {name}'; PREPARE it AS {body}; EXPLAIN (COSTS OFF) EXECUTE it{arguments}; DEALLOCATE it;"
+        ));
     }
-    assert!(explained.matches("== ").count() > 100 && untyped <= 5, "{untyped} could not be explained");
+    assert!(scripts.len() > 150, "{}", scripts.len());
+    let plans = scripts.chunks(40).map(|part| database.ask(&format!("{SETTINGS}{}", part.concat())));
+    let explained = plans.collect::<Vec<_>>().join("\n");
+    assert_eq!(explained.matches("== ").count(), scripts.len());
     let mut found = Vec::new();
     let mut at = "";
     for line in explained.lines() {

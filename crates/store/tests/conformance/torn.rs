@@ -4,6 +4,8 @@
 //! before and after it is what was under way; the images are the files before it with some sectors of the files after
 //! it.
 
+#![allow(clippy::cast_possible_truncation, reason = "all numbers are small here")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

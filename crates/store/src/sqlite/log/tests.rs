@@ -1,3 +1,5 @@
+#![allow(clippy::cast_possible_truncation, reason = "all numbers are small here")]
+
 use super::*;
 
 const PAGE: usize = 512;
