@@ -254,6 +254,7 @@ impl Claiming for Postgres {
         let (key, steps) = (head.message.id.key(), head.progress.steps);
         let starts = self.mark_probe(places, key, now)?;
         if !starts {
+            self.claims.pasts.remove(&key);
             self.put_ready(id, rank_of(head.message.priority, steps), head.due, key, steps, now);
         }
         Ok(starts)
