@@ -75,6 +75,8 @@ pub enum Bug {
     TenantIgnored,
     /// Work goes on though everything is paused.
     PauseIgnored,
+    /// The queue that was there first always goes first.
+    TurnsIgnored,
 }
 
 thread_local! {

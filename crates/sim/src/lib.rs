@@ -60,7 +60,7 @@ impl fmt::Display for Failed {
 }
 
 /// Every so many seeds play on SQLite; the others on the memory model, which is quicker.
-const SQLITE_EVERY: u64 = 4;
+pub const SQLITE_EVERY: u64 = 8;
 
 /// Every so many seeds have campaigns, which take longer to play.
 const CAMPAIGNS_EVERY: u64 = 3;

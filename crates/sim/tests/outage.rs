@@ -20,6 +20,7 @@ use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::message::{AttemptOutcome, Body, ClaimKey, Draft, Priority, QueueName};
 use pombo_kernel::name::Tenant;
+use pombo_kernel::planted::{self, Bug};
 use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Fault, FaultKind, Receipt, Refusal, Reply};
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
@@ -625,19 +626,32 @@ fn a_storm_of_retries_does_not_hold_up_what_is_new() {
     line.check_charges();
 }
 
-#[test] // failure mode 39
-fn a_tenant_who_pours_in_far_more_than_can_go_delays_nobody_else() {
+/// How long a tenant's messages wait at most before another pours in far more than can go, and meanwhile.
+fn neighbours() -> (u64, u64) {
     // There is room for 84 a second.
     let (noise, mut line) = (MINUTE..3 * MINUTE, Line::new(Trouble::Down, 0..0, 42));
-    line.feeding = vec![(To::B, 10)];
+    line.feeding = vec![(To::A, 1), (To::B, 10)];
     line.play(noise.start);
-    line.feeding.push((To::A, 300));
+    line.feeding = vec![(To::A, 300), (To::B, 10)];
     line.play(noise.end);
     assert!(line.waiting() > 20_000, "{} wait, and far more came than could go", line.waiting());
     let went = line.calls_in(noise.clone());
     assert!(went > 60 * 120, "{went} went all the same: nobody's slots stay empty");
     line.feeding.clear();
     line.play(noise.end + SECOND);
-    let (usual, noisy) = (line.slowest(To::B, 0..noise.start), line.slowest(To::B, noise));
+    (line.slowest(To::B, 0..noise.start), line.slowest(To::B, noise))
+}
+
+#[test] // failure mode 39
+fn a_tenant_who_pours_in_far_more_than_can_go_delays_nobody_else() {
+    let (usual, noisy) = neighbours();
     assert!(usual <= SECOND && noisy <= SECOND, "a neighbour waits {noisy} ms, and otherwise {usual}");
+}
+
+#[test]
+fn turns_that_are_not_kept_are_seen_in_what_a_neighbour_waits() {
+    planted::plant(Some(Bug::TurnsIgnored));
+    let (usual, noisy) = neighbours();
+    planted::plant(None);
+    assert!(usual <= SECOND && noisy > MINUTE, "a neighbour waits {noisy} ms, and otherwise {usual}");
 }

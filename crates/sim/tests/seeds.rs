@@ -5,7 +5,7 @@
 #![allow(clippy::print_stdout, reason = "how many were played is worth reading")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use pombo_sim::{Show, run};
+use pombo_sim::{SQLITE_EVERY, Show, run};
 
 const SEEDS: u64 = 5_000;
 const PARTS: u64 = 4;
@@ -21,9 +21,9 @@ fn check(seed: u64) -> u64 {
     }
 }
 
-/// Four seeds at a time, so that every part has its share of each store.
+/// So many seeds at a time that every part has its share of each store.
 fn belongs(seed: u64, part: u64) -> bool {
-    seed / 4 % PARTS == part
+    seed / SQLITE_EVERY % PARTS == part
 }
 
 fn play(part: u64) {

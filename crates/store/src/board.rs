@@ -313,6 +313,8 @@ impl Board {
             None | Some((_, Front::Shut { until: None })) => Seat::Idle,
             Some((earliest, Front::Shut { until: Some(until) })) => Seat::Waiting(earliest.max(until)),
             Some((earliest, _)) if earliest > now => Seat::Waiting(earliest),
+            #[cfg(feature = "planted")]
+            Some(_) if planted::is(planted::Bug::TurnsIgnored) => Seat::Ready(Pass::default(), 0),
             Some(_) => Seat::Ready(queue.pass.resumed(lane.pass), queue.served),
         };
         if seat == queue.seat {

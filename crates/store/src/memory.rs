@@ -616,16 +616,30 @@ impl Core for Memory {
             return None;
         }
         model.end_pauses(now);
-        let queues = model.queues.keys().filter(|queue| queue.lane == *lane);
-        let times = queues.filter_map(|queue| {
-            let of_queue = model.queued().filter(|(message, _)| message.queue == *queue);
-            let due = of_queue.map(|(_, due)| due).min()?;
-            match model.front(queue, now) {
+        let mut firsts: BTreeMap<&QueueName, Time> = BTreeMap::new();
+        for (message, due) in model.queued().filter(|(message, _)| message.queue.lane == *lane) {
+            let first = firsts.entry(&message.queue).or_insert(due);
+            *first = due.min(*first);
+        }
+        let mut firsts: Vec<(Time, &QueueName)> =
+            firsts.into_iter().map(|(queue, due)| (due, queue)).collect();
+        firsts.sort_unstable();
+        let mut next: Option<Time> = None;
+        for (due, queue) in firsts {
+            // Nothing goes before it is due, so that those behind cannot go earlier.
+            if next.is_some_and(|next| next <= due.max(now)) {
+                break;
+            }
+            let goes = match model.front(queue, now) {
                 Front::Open | Front::Probe(_) => Some(due),
                 Front::Shut { until } => until.map(|until| due.max(until)),
-            }
-        });
-        times.min()
+            };
+            next = match (next, goes) {
+                (Some(one), Some(two)) => Some(one.min(two)),
+                (one, two) => one.or(two),
+            };
+        }
+        next
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use pombo_kernel::message::{ClaimKey, Draft};
+use pombo_kernel::name::LaneName;
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
 use pombo_kernel::time::{Clock, Span, Time};
@@ -263,8 +264,14 @@ impl<C: Core> Writer<C> {
             return failing.retry_at.since(now).min(LONGEST_NAP);
         }
         let mut wake = self.core.next_deadline();
-        for parked in &self.parked {
-            let due = self.core.next_due(&parked.ask.lane, now);
+        let mut lanes: Vec<&LaneName> = Vec::new();
+        for lane in self.parked.iter().map(|parked| &parked.ask.lane) {
+            // Nodes that share a writer wait for the same.
+            if lanes.contains(&lane) {
+                continue;
+            }
+            lanes.push(lane);
+            let due = self.core.next_due(lane, now);
             wake = match (wake, due) {
                 (Some(one), Some(two)) => Some(one.min(two)),
                 (one, two) => one.or(two),
@@ -358,11 +365,17 @@ impl<C: Core> Writer<C> {
     }
 
     fn serve_claims(&mut self, group: &mut Group<C>, now: Time) -> Result<(), StoreError> {
+        let mut idle: Vec<LaneName> = Vec::new();
         for _ in 0..self.parked.len() {
             let Some(parked) = self.parked.pop_front().filter(|parked| !parked.answer.is_closed()) else {
                 continue;
             };
-            let due = self.core.next_due(&parked.ask.lane, now).is_some_and(|due| due <= now);
+            let lane = &parked.ask.lane;
+            // What a claim takes makes nothing else due.
+            let due = !idle.contains(lane) && self.core.next_due(lane, now).is_some_and(|due| due <= now);
+            if !due && !idle.contains(lane) {
+                idle.push(lane.clone());
+            }
             let claimed = if due { self.core.claim(&parked.ask, now) } else { Ok(Vec::new()) };
             match claimed {
                 Ok(claimed) if claimed.is_empty() => self.parked.push_back(parked),
