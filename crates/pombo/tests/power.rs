@@ -13,7 +13,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use pombo_kernel::dice::Dice;
+use pombo_kernel::message::Actor;
+use pombo_kernel::time::Time;
 use pombo_store::StoreError;
+use pombo_store::home::Home;
 use pombo_store::sqlite::Sqlite;
 
 use place::{Mount, Place, Told, all_arrive, binary, lost, produce, sink};
@@ -86,11 +89,17 @@ async fn the_same_cut_is_seen_to_lose_messages_where_commits_are_not_flushed() {
             ids.extend(producer.await.unwrap());
         }
         disk.back();
-        // What reached the disk later than it should have may show by itself that something is missing before it.
-        let lost = if told_as_damaged(&data) { ids.len() } else { lost(&data, &ids) };
+        // What reached the disk may show by itself that something is missing before it. What is left is counted then.
+        let damaged = told_as_damaged(&data);
+        if damaged {
+            let (by, now) = (Actor::engine(), Time::from_millis(1_800_000_000_000));
+            Home::Embedded(data.clone().into()).salvage(&by, now, &[7; 32]).unwrap().unwrap();
+        }
+        let lost = lost(&data, &ids);
         tried.push(format!("{lost} of {}", ids.len()));
         if lost > 0 {
-            println!("result power_control cuts={} lost={lost}", tried.len());
+            let (cuts, damaged) = (tried.len(), u8::from(damaged));
+            println!("result power_control cuts={cuts} lost={lost} of={} damaged={damaged}", ids.len());
             return;
         }
     }
