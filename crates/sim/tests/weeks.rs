@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -29,8 +30,8 @@ use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Se
 use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::core::{Core as _, Reading};
 use pombo_store::learning::{Lesson, seen};
-use pombo_store::memory::Memory;
 use pombo_store::shell::{Shell, Writer};
+use pombo_store::sqlite::Sqlite;
 use pombo_store::{NodeId, Store};
 
 const SECOND: u64 = 1_000;
@@ -149,9 +150,9 @@ enum Answered {
 type Pending = Pin<Box<dyn Future<Output = Answered>>>;
 
 struct Process {
-    shell: Arc<Shell<Memory>>,
-    writer: Writer<Memory>,
-    reader: <Memory as pombo_store::core::Core>::Reader,
+    shell: Arc<Shell<Sqlite>>,
+    writer: Writer<Sqlite>,
+    reader: <Sqlite as pombo_store::core::Core>::Reader,
     core: Core,
     pending: Vec<Pending>,
 }
@@ -174,13 +175,14 @@ struct Outage {
 }
 
 impl Outage {
-    fn begin(memory: Memory, number: i64, down: Range<u64>, seed: u64) -> Outage {
+    fn begin(folder: &Path, number: i64, down: Range<u64>, seed: u64) -> Outage {
         let clock = Arc::new(TestClock(AtomicI64::new(START + i64::try_from(down.start).unwrap())));
-        let reader = memory.reader().unwrap();
         let mut dice = Dice::seeded(seed);
+        let store = Sqlite::open(folder, Dice::seeded(dice.next_u64()), &[7; 32]).unwrap();
+        let reader = store.reader().unwrap();
         let mut salts = Dice::seeded(dice.next_u64());
         let entropy = Box::new(move || [u8::try_from(salts.below(256)).unwrap(); 32]);
-        let (shell, writer) = Shell::with_writer(memory, clock.clone(), entropy).unwrap();
+        let (shell, writer) = Shell::with_writer(store, clock.clone(), entropy).unwrap();
         let core = Core::new(NodeId(number), setup(), &[]);
         let process = Process { shell: Arc::new(shell), writer, reader, core, pending: Vec::new() };
         let mut outage = Outage {
@@ -250,7 +252,7 @@ impl Outage {
         self.tell(Event::Learned(Arc::new(adapt::Memory::of(seen(learnt)))));
     }
 
-    fn ask(&mut self, call: impl FnOnce(Arc<Shell<Memory>>) -> Pending) {
+    fn ask(&mut self, call: impl FnOnce(Arc<Shell<Sqlite>>) -> Pending) {
         let mut pending = call(self.process.shell.clone());
         assert!(poll(&mut pending).is_none(), "answered before the writer's turn");
         self.process.pending.push(pending);
@@ -423,7 +425,7 @@ impl Week {
 /// Plays week after week of outages of that manner.
 fn weeks(manners: &[Manner]) -> Vec<Week> {
     let mut dice = Dice::seeded(11);
-    let mut memory = Memory::new(Dice::seeded(5));
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let mut number = 0;
     let mut weeks = Vec::new();
     for (week, manner) in (0..).zip(manners) {
@@ -432,14 +434,13 @@ fn weeks(manners: &[Manner]) -> Vec<Week> {
             number += 1;
             let from = week * WEEK + day * DAY + dice.below(DAY / 2);
             let down = from..from + manner.lasts(&mut dice);
-            let mut outage = Outage::begin(memory, number, down, dice.next_u64());
+            let mut outage = Outage::begin(folder.path(), number, down, dice.next_u64());
             outage.play();
             outage.check();
             told.add(&outage);
             let learnt = outage.process.reader.learnt(None, outage.clock.now()).unwrap();
             let trials = learnt.iter().filter(|it| matches!(it.lesson, Lesson::Trial { .. }));
             told.known = trials.map(|it| it.tried).sum();
-            memory = Memory::found(&outage.process.reader, Dice::seeded(dice.next_u64()));
         }
         weeks.push(told);
     }
@@ -451,19 +452,20 @@ fn adaptive_waits_stay_sound_for_more_than_half_a_year_and_follow_a_provider_tha
     use Manner::{Blips, Restarts};
     let manners = [vec![Blips; 10], vec![Restarts; 12], vec![Blips; 12]].concat();
     let weeks = weeks(&manners);
-    for (n, (week, manner)) in weeks.iter().zip(&manners).enumerate() {
-        println!(
-            "{n:2} {manner:?}: {} failed, {} lost, {:.2} wasted, median {} s, {} known",
-            week.failed,
-            week.lost,
-            week.wasted_each(),
-            week.median() / 1_000,
-            week.known
-        );
-    }
     for (n, week) in weeks.iter().enumerate() {
         assert_eq!(week.lost, 0, "week {n}");
         let read = &weeks[(n + 1).saturating_sub(REMEMBERED)..=n];
+        // Eight weeks are remembered and no more: whoever never forgets has too many in the ninth.
         assert_eq!(week.known, read.iter().map(|week| week.retries).sum::<u64>(), "what week {n} goes by");
     }
+    let wasted: Vec<f64> = weeks.iter().map(Week::wasted_each).collect();
+    let median: Vec<u64> = weeks.iter().map(Week::median).collect();
+    assert!(wasted[..10].iter().all(|each| *each == 0.0), "a first retry is always late enough: {wasted:?}");
+    assert!(wasted[10] > 0.9, "whoever knows nothing but blips is too early: {wasted:?}");
+    assert!(
+        wasted[14..22].iter().all(|each| *each < 0.5 * wasted[10]),
+        "after four weeks it knows: {wasted:?}"
+    );
+    assert!(median[22] > 9 * MINUTE, "and is too patient when it need not be any more: {median:?}");
+    assert!(median[25..].iter().all(|time| *time < 2 * MINUTE), "for three weeks: {median:?}");
 }

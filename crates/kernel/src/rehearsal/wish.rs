@@ -8,13 +8,13 @@ use crate::policy::Policy;
 use crate::time::Span;
 
 /// Trouble that lasts longer is no matter of retries, and counters end at two days.
-pub const LONGEST: Span = Span::from_hours(7 * 24);
+const LONGEST: Span = Span::from_hours(7 * 24);
 /// So often a provider may come and go in one time of trouble.
-pub const TURNS: u64 = 1_000;
+const TURNS: u64 = 1_000;
 /// So many messages may compete for a provider in one time of trouble.
-pub const CROWD: f64 = 1_000_000.0;
+const CROWD: f64 = 1_000_000.0;
 /// Fewer messages say nothing of a policy.
-pub const LEAST: usize = 50;
+const LEAST: usize = 50;
 
 /// How long somebody is down: `30s..20m`, or one length of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl Scenario {
         enough.then_some(messages)
     }
 
-    /// The slot in which to tell the load, so that all of it has room: trouble twice over, and the wait in which the
+    /// The slot in which to tell the load, so that nearly all of it has room: trouble three times over, and the wait in which the
     /// policy passes its end.
     pub fn slot(&self, policy: &Policy) -> Span {
         let trouble = self.typical();
@@ -157,7 +157,7 @@ impl Scenario {
                 break;
             }
         }
-        let reach = trouble.millis().saturating_mul(2).saturating_add(last.millis());
+        let reach = trouble.millis().saturating_mul(3).saturating_add(last.millis());
         Span::from_millis((reach / SLOTS as u64).max(1))
     }
 }

@@ -9,10 +9,7 @@ use crate::problem::FieldError;
 /// Sentences that stand alone.
 const WHOLE: &[(&str, &str)] = &[
     ("is missing", "está faltando"),
-    (
-        "is not a length of time: write for example 30s, 5m or 1h30m",
-        "não é uma duração: escreva por exemplo 30s, 5m ou 1h30m",
-    ),
+    ("is not a length of time", "não é uma duração"),
     ("is not a whole number from 1 to 1000000", "não é um número inteiro de 1 a 1000000"),
     ("is not a whole number from 0 to 100", "não é um número inteiro de 0 a 100"),
     ("must be longer than nothing", "deve durar mais que nada"),

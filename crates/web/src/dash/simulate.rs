@@ -117,7 +117,8 @@ fn form(
                 div .flash.bad role="alert" { p { strong { (lang.say("Nothing was computed", "Nada foi calculado")) } ": " (lang.say("a field cannot be accepted.", "um campo não pode ser aceito.")) } }
             }
             input type="hidden" name="try" value=(asked.way.name());
-            div .filters {
+            // The words of a scenario need room.
+            div class=(if asked.way == Way::Published { "filters roomy" } else { "filters" }) {
                 (filled.choice(Field { label: lang.say("Policy", "Política"), name: "policy", ..Field::default() }, &policies))
                 (fields(visit, &filled, asked.way, recorded))
                 div .row { button .primary type="submit" { (lang.say("Simulate", "Simular")) } }

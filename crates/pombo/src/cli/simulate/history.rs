@@ -141,7 +141,6 @@ fn print(policies: &[Policy], curve: &Curve, shared: &Shared) {
         return;
     }
     table.print();
-    let total = curve.total();
     out::line("");
     for line in said(curve.total()) {
         out::line(line);
@@ -152,7 +151,7 @@ fn print(policies: &[Policy], curve: &Curve, shared: &Shared) {
 fn said(total: Counts) -> [String; 4] {
     let Counts { tried, passed } = total;
     [
-        format!("By {tried} recorded retries, {passed} of which passed; from the best case to the worst, – is never."),
+        format!("By {tried} recorded retries, {passed} of which passed; each figure from its least to its most, – is never."),
         "A record only shows the moments that were tried. At worst trouble ended just before a retry found it gone,".into(),
         "and never for messages that were given up; at best just after the retry before it, and at once for those.".into(),
         "wasted: failed retries for each message that failed at first".into(),
@@ -213,10 +212,12 @@ mod tests {
     #[test]
     fn whoever_asks_for_something_that_is_not_there_is_told_what_is() {
         let found = read(ROW).unwrap();
-        let said = nothing_of("channel", "emial", &found, |it| it.channel.as_deref()).to_string();
+        let said = nothing_of("channel", "emial", &found, |it| it.channel.as_deref());
+        let said = format!("{said:?}");
         assert!(said.contains("of channel `emial`") && said.contains("did you mean `email`?"), "{said}");
         let old = read(&ROW.replace("\"channel\"", "\"canal\"")).unwrap();
-        let said = nothing_of("channel", "email", &old, |it| it.channel.as_deref()).to_string();
+        let said = nothing_of("channel", "email", &old, |it| it.channel.as_deref());
+        let said = format!("{said:?}");
         assert!(said.contains("leave out --channel"), "{said}");
     }
 }

@@ -107,8 +107,22 @@ impl Asked {
 
     /// The trouble that is to be played.
     pub(super) fn scenario(&mut self) -> Option<Scenario> {
-        let trouble = match self.way {
-            Way::Published => return self.published(),
+        if self.way == Way::Published {
+            return self.published();
+        }
+        // Whatever is wrong is said at once, so everything is read before anything is given up.
+        let trouble = self.trouble();
+        let (arrivals, permanent) = (self.count("arrivals"), self.percent("permanent"));
+        let permanent = permanent?;
+        let scenario =
+            Scenario::own(trouble?).with(Some(arrivals?), Some(permanent).filter(|share| *share > 0));
+        let wrong = scenario.wrong();
+        wrong.iter().for_each(|it| self.refuse(it.part, it.reason));
+        wrong.is_empty().then_some(scenario)
+    }
+
+    fn trouble(&mut self) -> Option<Trouble> {
+        Some(match self.way {
             Way::Down => {
                 let (least, most) = (self.length("from"), self.length("to"));
                 Trouble::Down { least: least?, most: most? }
@@ -121,14 +135,8 @@ impl Asked {
                 let (takes, lasts) = (self.count("takes"), self.length("lasts"));
                 Trouble::Limited { lasts: lasts?, takes: takes?.into() }
             }
-            Way::History => return None,
-        };
-        let (arrivals, permanent) = (self.count("arrivals"), self.percent("permanent"));
-        let scenario =
-            Scenario::own(trouble).with(Some(arrivals?), Some(permanent?).filter(|share| *share > 0));
-        let wrong = scenario.wrong();
-        wrong.iter().for_each(|it| self.refuse(it.part, it.reason));
-        wrong.is_empty().then_some(scenario)
+            Way::Published | Way::History => return None,
+        })
     }
 
     fn published(&mut self) -> Option<Scenario> {
@@ -154,7 +162,7 @@ impl Asked {
         match self.form.given(field).map(str::parse::<Span>) {
             Some(Ok(span)) => return Some(span),
             Some(Err(_)) => {
-                self.refuse(field, "is not a length of time: write for example 30s, 5m or 1h30m");
+                self.refuse(field, "is not a length of time");
             }
             None => self.refuse(field, "is missing"),
         }

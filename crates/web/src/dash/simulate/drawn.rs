@@ -113,9 +113,9 @@ fn plot(
                 aria-labelledby=(named) aria-describedby=(described) {
                 title id=(named) { (title) }
                 desc id=(described) { (told) }
+                @for y in [0, 50] { line .grid x1="0" x2="600" y1=(y) y2=(y) {} }
                 (inside)
-                @for y in [0, 50] { line .grid x1="0" x2=(WIDE) y1=(y) y2=(y) {} }
-                line .axis x1="0" x2=(WIDE) y1="100" y2="100" {}
+                line .axis x1="0" x2="600" y1="100" y2="100" {}
             }
             div .ticks aria-hidden="true" { @for tick in axis.ticks(lang) { span { (tick) } } }
         }
@@ -277,7 +277,7 @@ pub(super) fn bounds(lang: Lang, held: &[Held]) -> Markup {
             p .row { (swatch(class)) strong { (words) } span .quiet { (said) } }
             (plot(lang, axis, percents(), &format!("band-{class}"), (words, &said), &html! {
                 path class=(format!("mass band {class}")) d=(band(axis, worst, best)) {}
-                path class=(format!("curve {class} act-taught")) d=(climbing(axis, |at| by(best, at))) {}
+                path class=(format!("curve {class} whole")) d=(climbing(axis, |at| by(best, at))) {}
                 path class=(format!("curve {class} worst")) d=(climbing(axis, |at| by(worst, at))) {}
             }))
         }
