@@ -1,19 +1,23 @@
 //! Policies tried on pretend outages before anybody trusts them.
 //!
 //! A [`Scenario`] is played as episodes of trouble with messages arriving all the while; every policy meets the same
-//! ones. [`play`] counts what became of the messages that failed at first, [`Verdict`] holds an adaptive policy against
-//! the fixed one, and [`replay`] says what recorded retries can tell of a policy, and what they cannot.
+//! ones. [`play`] counts what became of the messages that failed at first, [`Comparison`] plays a policy with and without
+//! adaptive waits, [`Verdict`] holds the one against the other, and [`replay`] says what recorded retries can tell of a policy, and what they cannot.
 
+mod comparison;
 mod replay;
 mod scenario;
 mod stage;
+mod wish;
 
 #[cfg(test)]
 mod tests;
 
-pub use self::replay::{Replayed, replay};
+pub use self::comparison::{Act, Comparison, Played, adaptive, fixed};
+pub use self::replay::{Course, Moment, Replayed, replay};
 pub use self::scenario::{Episode, Scenario, Trouble, episodes};
 pub use self::stage::{Learning, foresight, play};
+pub use self::wish::{BadWish, Lengths, Turns, Wrong};
 
 use serde::Serialize;
 
@@ -76,6 +80,12 @@ impl Outcome {
     pub fn time_to(&self, share: f64) -> Option<Span> {
         let rank = (self.failed as f64 * share).ceil().max(1.0) as usize;
         self.times.get(rank - 1).copied()
+    }
+
+    /// The share of failed messages that had recovered by that time.
+    pub fn by(&self, time: Span) -> f64 {
+        let recovered = self.times.partition_point(|taken| *taken <= time);
+        ratio(u64::try_from(recovered).unwrap_or(u64::MAX), self.failed)
     }
 
     /// The most attempts in one slot.

@@ -19,7 +19,7 @@ use crate::kpi::Family;
 use crate::lifecycle::OnUnknownOutcome;
 use crate::mask::MaskedRole;
 use crate::name::{ChannelName, LaneName, Tenant};
-use crate::policy::Policy;
+use crate::policy::{Policy, Profile};
 use crate::retention;
 use crate::secret::Secret;
 use crate::signature::SigningKey;
@@ -55,16 +55,19 @@ pub struct Setup {
 }
 
 /// The pages for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Dashboard {
     pub enabled: bool,
     /// Whose clock the times on them are of.
     pub zone: Zone,
+    /// Every policy that there is, whether a channel goes by it or not.
+    pub policies: Arc<[Policy]>,
 }
 
 impl Default for Dashboard {
     fn default() -> Dashboard {
-        Dashboard { enabled: true, zone: Zone::default() }
+        let policies = Policy::BUILT_IN.iter().filter_map(|name| Policy::built_in(name, Profile::default()));
+        Dashboard { enabled: true, zone: Zone::default(), policies: policies.collect() }
     }
 }
 

@@ -566,6 +566,7 @@ impl Config {
             dashboard: setup::Dashboard {
                 enabled: self.dashboard.enabled,
                 zone: self.dashboard.time_zone.clone().unwrap_or_else(|| self.time_zone.clone()),
+                policies: self.policies.values().cloned().collect(),
             },
         }
     }

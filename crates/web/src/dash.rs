@@ -32,6 +32,7 @@ mod reasons;
 mod schedule;
 pub(crate) mod session;
 mod sheet;
+mod simulate;
 mod template;
 mod templates;
 mod visit;
@@ -225,6 +226,7 @@ pub static PAGES: &[Page] = &[
         "Learning",
         "Aprendizado",
     ),
+    show(simulate::HERE, Access::Look, |visit| Box::pin(simulate::page(visit))),
     act("/learning/try", Access::Look, |visit, form| Box::pin(learning::try_out(visit, form))),
     act("/learning/accept", Access::Operate, |visit, form| Box::pin(learning::accept(visit, form))),
     act("/learning/{id}/remove", Access::Operate, |visit, form| Box::pin(learning::remove(visit, form))),

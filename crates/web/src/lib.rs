@@ -35,6 +35,7 @@ pub mod rule;
 mod seats;
 mod server;
 pub mod shelf;
+mod stage;
 pub mod suppression;
 mod trail;
 mod veil;
@@ -89,6 +90,8 @@ struct Inner {
     /// Reports that may wait at once for the messages that they are about.
     waiters: Semaphore,
     complaints: proof::Complaints,
+    /// Where simulations are computed.
+    stage: stage::Stage,
     remembered: foretold::Remembered,
     /// Who records requests, if anybody does.
     tracer: OnceLock<Arc<dyn Tracer>>,
@@ -162,6 +165,7 @@ impl Door {
             onlookers: seats::Seats::new(dash::live::ONLOOKERS),
             waiters: Semaphore::new(api::receipts::WAITERS),
             complaints: proof::Complaints::new(),
+            stage: stage::Stage::new(),
             remembered: foretold::Remembered::default(),
             tracer: OnceLock::new(),
             meter: OnceLock::new(),
@@ -172,6 +176,10 @@ impl Door {
     /// Measures with that from now on. To be called before the first request; without it, numbers are kept for nobody.
     pub fn measure_with(&self, meter: Meter) {
         let _ = self.0.meter.set(meter);
+    }
+
+    fn stage(&self) -> &stage::Stage {
+        &self.0.stage
     }
 
     fn meter(&self) -> &Meter {

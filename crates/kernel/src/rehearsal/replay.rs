@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::adapt::{self, Adaptive, Fit, Plan, Swing};
 use crate::backoff;
 use crate::dice::Dice;
-use crate::learn::{Bucket, Counts, Curve};
+use crate::learn::{Bucket, Cell, Counts, Curve};
 use crate::policy::Policy;
 use crate::time::Span;
 
@@ -35,6 +35,20 @@ pub struct Course {
     pub median: Option<Span>,
     /// When nine of ten would have been.
     pub p90: Option<Span>,
+    /// Retry by retry.
+    #[serde(skip)]
+    pub moments: Vec<Moment>,
+}
+
+/// One retry of the policy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    /// How long after the first failure it is made.
+    pub at: Span,
+    /// The share of the failed messages that still make it.
+    pub tried: f64,
+    /// The share that would have been delivered by then.
+    pub recovered: f64,
 }
 
 /// Holds a policy, without its jitter, against recorded retries; nothing where there are too few.
@@ -76,44 +90,65 @@ enum Known {
 }
 
 /// The share that still failed at the end of each bucket, if trouble ended as late, and as early, as the record allows.
+///
+/// Counters are added up message by message as far as they tell: whoever failed at one attempt and is not at the next
+/// was given up, or waits. Such a message never recovers in the one history, and at once in the other.
 fn histories(curve: &Curve) -> ([f64; BUCKETS], [f64; BUCKETS]) {
-    let mut late = ([0u64; BUCKETS], [0u64; BUCKETS]);
-    let mut early = late;
-    let mut last = 0;
-    for (cell, Counts { tried, passed }) in curve.cells() {
-        let to = usize::from(cell.elapsed.index());
-        let from = usize::from(Bucket::of(cell.before()).index()).min(to);
-        let first = if cell.attempt == 2 { 0 } else { (from + 1).min(to) };
-        last = last.max(to);
-        for at in first..=to {
-            late.1[at] += tried;
-            // Whoever recovered at once was no longer failing in the buckets after that.
-            early.1[at] += if at == first { tried } else { tried - passed };
+    let (mut late, mut early) = ([0; BUCKETS], [0; BUCKETS]);
+    let mut messages = 0;
+    let mut before = [0; BUCKETS];
+    for attempt in Cell::ATTEMPTS {
+        let mut failed = [0; BUCKETS];
+        let mut sum = Counts::default();
+        for (cell, counts) in curve.cells().filter(|(cell, _)| cell.attempt == attempt) {
+            let to = usize::from(cell.elapsed.index());
+            let from = usize::from(Bucket::of(cell.before()).index());
+            let first = if attempt == 2 { 0 } else { (from + 1).min(to) };
+            late[to] += counts.passed;
+            early[first] += counts.passed;
+            failed[to] += counts.tried - counts.passed;
+            sum += counts;
         }
-        late.0[to] += passed;
-        early.0[first] += passed;
+        let waited = before.iter().sum::<u64>();
+        // The last number stands for all later attempts, so that one message may be there more than once.
+        let there = match attempt == *Cell::ATTEMPTS.end() {
+            true => sum.tried.min(waited).max(sum.passed),
+            false => sum.tried,
+        };
+        messages += there.saturating_sub(waited);
+        end(waited.saturating_sub(there), &before, &mut early);
+        if attempt == *Cell::ATTEMPTS.end() {
+            end(there - sum.passed, &failed, &mut early);
+        }
+        before = failed;
     }
-    let course = |(ended, failing): &([u64; BUCKETS], [u64; BUCKETS]), beyond: f64| {
-        let mut still = 1.0;
-        let mut course = [0.0; BUCKETS];
-        for at in 0..BUCKETS {
-            still *= match (at > last, failing[at]) {
-                (true, _) => beyond,
-                (false, 0) => 1.0,
-                (false, failing) => 1.0 - super::ratio(ended[at], failing),
-            };
-            course[at] = still;
-        }
-        course
-    };
-    (course(&late, 1.0), course(&early, 0.0))
+    (course(&late, messages), course(&early, messages))
+}
+
+/// So many of those that failed made no further attempt: the first of them, as far as anybody can tell.
+fn end(mut count: u64, failed: &[u64; BUCKETS], early: &mut [u64; BUCKETS]) {
+    for (failed, early) in failed.iter().zip(early) {
+        let ended = count.min(*failed);
+        *early += ended;
+        count -= ended;
+    }
+}
+
+fn course(recovered: &[u64; BUCKETS], messages: u64) -> [f64; BUCKETS] {
+    let mut by_then = 0;
+    recovered.map(|count| {
+        by_then += count;
+        1.0 - super::ratio(by_then, messages)
+    })
 }
 
 fn follow(moments: &[Span], still: &[f64; BUCKETS], known: Known) -> Course {
     let mut wasted_each = 0.0;
     let mut failing = 1.0;
     let (mut median, mut p90) = (None, None);
+    let mut steps = Vec::with_capacity(moments.len());
     for moment in moments {
+        let tried = failing;
         let bucket = usize::from(Bucket::of(*moment).index());
         // A record of this very bucket may be from before or after this moment.
         failing = match (known, bucket) {
@@ -121,6 +156,7 @@ fn follow(moments: &[Span], still: &[f64; BUCKETS], known: Known) -> Course {
             (Known::Late, 0) => failing,
             (Known::Late, _) => still[bucket - 1].min(failing),
         };
+        steps.push(Moment { at: *moment, tried, recovered: 1.0 - failing });
         wasted_each += failing;
         if failing <= 0.5 {
             median.get_or_insert(*moment);
@@ -129,5 +165,5 @@ fn follow(moments: &[Span], still: &[f64; BUCKETS], known: Known) -> Course {
             p90.get_or_insert(*moment);
         }
     }
-    Course { recovered: 1.0 - failing, wasted_each, median, p90 }
+    Course { recovered: 1.0 - failing, wasted_each, median, p90, moments: steps }
 }

@@ -110,14 +110,16 @@ pub fn episodes(scenario: &Scenario, messages: usize, dice: &mut Dice) -> Vec<Ep
     let mut made = Vec::new();
     let mut arrived = 0;
     while arrived < messages {
-        let episode = episode(scenario, &scenario.trouble, dice);
+        let episode = episode(scenario, &scenario.trouble, messages, dice);
         arrived += episode.arrivals.len();
         made.push(episode);
     }
     made
 }
 
-fn episode(scenario: &Scenario, trouble: &Trouble, dice: &mut Dice) -> Episode {
+/// One time of trouble. Of more messages than `wanted` only so many are played where they do not feel each other: the
+/// rest would fare alike.
+fn episode(scenario: &Scenario, trouble: &Trouble, wanted: usize, dice: &mut Dice) -> Episode {
     let (lasts, sky) = match trouble {
         Trouble::Down { least, most } => {
             let times = most.seconds() / least.seconds().max(0.001);
@@ -148,11 +150,12 @@ fn episode(scenario: &Scenario, trouble: &Trouble, dice: &mut Dice) -> Episode {
             let Some((_, trouble)) = chosen else {
                 return Episode { arrivals: Vec::new(), sky: Sky::Down(Vec::new()) };
             };
-            return episode(scenario, trouble, dice);
+            return episode(scenario, trouble, wanted, dice);
         }
     };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let count = (scenario.per_minute * lasts.seconds() / 60.0 + dice.unit()).floor().max(1.0) as usize;
+    let count = if matches!(sky, Sky::Down(_)) { count.min(wanted) } else { count };
     let mut arrivals: Vec<(Span, Passable)> = (0..count)
         .map(|_| {
             let at = lasts.scaled(dice.unit());

@@ -1,8 +1,14 @@
-use super::*;
+use proptest::prelude::*;
+
+use super::{
+    BadWish, Comparison, Episode, Learning, Lengths, Outcome, Replayed, SLOTS, Scenario, Trouble, Turns,
+    Verdict, episodes, foresight, play, replay,
+};
 use crate::adapt::{self, Adaptive};
 use crate::dice::Dice;
 use crate::learn::{Cell, Counts, Curve};
 use crate::policy::{Overrides, Policy, Profile};
+use crate::time::Span;
 
 const SEED: u64 = 1;
 const MESSAGES: usize = 4_000;
@@ -122,6 +128,118 @@ fn history_tells_no_more_than_the_moments_that_were_tried() {
         "by a minute as many as by 35 s, at least: {later:?}"
     );
     assert_eq!(replay(&fixed("whatsapp"), &Curve::default()), None);
+}
+
+fn row(attempt: u16, wait: u64, elapsed: u64, tried: u64, passed: u64) -> (Cell, Counts) {
+    (Cell::of(attempt, Span::from_secs(wait), Span::from_secs(elapsed)), Counts { tried, passed })
+}
+
+#[test] // REQ LN-2
+fn whoever_was_given_up_makes_the_worst_worse_and_the_best_better() {
+    // Ten were patient and passed after 100 s; ten were given up after 2 s.
+    let curve: Curve =
+        [row(2, 1, 1, 20, 0), row(3, 1, 2, 10, 0), row(3, 99, 100, 10, 10)].into_iter().collect();
+    let replayed = replay(&fixed("claims"), &curve).unwrap();
+    assert_eq!((replayed.worst.recovered, replayed.best.recovered), (0.5, 1.0), "{replayed:?}");
+}
+
+#[test] // REQ LN-2
+fn attempts_beyond_the_eighth_are_no_further_messages() {
+    let mut rows = vec![row(2, 1, 1, 30, 0)];
+    rows.extend((3..8).map(|attempt| row(attempt, 1, 2, 30, 0)));
+    rows.push(row(8, 1, 4, 90, 30));
+    let replayed = replay(&fixed("claims"), &rows.into_iter().collect()).unwrap();
+    assert_eq!((replayed.worst.recovered, replayed.best.recovered), (1.0, 1.0), "{replayed:?}");
+}
+
+proptest! {
+    #[test] // REQ LN-2
+    fn the_worst_is_never_better_than_the_best(
+        rows in prop::collection::vec((2u16..10, 0u64..4_000, 0u64..4_000, 1u64..60, 0u64..60), 1..30),
+        policy in 0usize..4,
+        waits in any::<bool>(),
+    ) {
+        let cells = rows.into_iter().map(|(attempt, wait, before, tried, passed)| {
+            row(attempt, wait, wait + before, tried, passed.min(tried))
+        });
+        let curve: Curve = cells.collect();
+        let policy = if waits { adaptive(SEEDS[policy]) } else { fixed(SEEDS[policy]) };
+        let Some(Replayed { worst, best, .. }) = replay(&policy, &curve) else { return Ok(()) };
+        prop_assert!((0.0..=1.0).contains(&worst.recovered) && (0.0..=1.0).contains(&best.recovered));
+        prop_assert!(worst.recovered <= best.recovered + 1e-9, "{worst:?} {best:?}");
+        prop_assert!(best.wasted_each <= worst.wasted_each + 1e-9, "{worst:?} {best:?}");
+        for (worst, best) in worst.moments.iter().zip(&best.moments) {
+            prop_assert!(worst.recovered <= best.recovered + 1e-9, "{worst:?} {best:?}");
+        }
+    }
+}
+
+#[test] // REQ LN-2
+fn trouble_of_ones_own_is_read_as_it_is_written() {
+    let secs = Span::from_secs;
+    let lengths = |text: &str| text.parse::<Lengths>();
+    assert_eq!(lengths("30s..20m"), Ok(Lengths { least: secs(30), most: secs(1_200) }));
+    assert_eq!(lengths("5m"), Ok(Lengths { least: secs(300), most: secs(300) }));
+    assert_eq!(lengths("5m..1m"), Err(BadWish::Lengths));
+    assert_eq!((lengths("0s"), lengths("soon")), (Err(BadWish::Lengths), Err(BadWish::Length)));
+    assert_eq!("90s/45s".parse(), Ok(Turns { down: secs(90), up: secs(45) }));
+    assert_eq!("90s".parse::<Turns>(), Err(BadWish::Turns));
+}
+
+#[test] // REQ LN-2
+fn trouble_that_would_take_for_ever_to_play_is_refused_by_its_part() {
+    let (secs, hours) = (Span::from_secs, Span::from_hours);
+    let parts = |trouble| -> Vec<&'static str> {
+        Scenario::own(trouble).with(Some(1_000_000), None).wrong().iter().map(|it| it.part).collect()
+    };
+    assert_eq!(parts(Trouble::Down { least: secs(1), most: hours(1) }), Vec::<&str>::new());
+    assert_eq!(parts(Trouble::Down { least: Span::ZERO, most: hours(1_000) }), ["from", "to"]);
+    assert_eq!(parts(Trouble::Down { least: secs(9), most: secs(3) }), ["to"]);
+    let flapping = |lasts, down, up| parts(Trouble::Flapping { lasts, down, up });
+    assert_eq!(flapping(hours(1), secs(90), secs(45)), Vec::<&str>::new());
+    assert_eq!(flapping(hours(24), secs(1), secs(1)), ["lasts"]);
+    assert_eq!(flapping(Span::ZERO, Span::ZERO, Span::ZERO), ["down", "up", "lasts"]);
+    assert_eq!(parts(Trouble::Limited { lasts: hours(1), takes: 60.0 }), ["arrivals"]);
+    for name in Scenario::PUBLISHED {
+        assert_eq!(Scenario::published(name).unwrap().wrong(), [], "{name}");
+    }
+}
+
+#[test] // REQ LN-2
+fn a_crowd_that_does_not_compete_is_played_in_part() {
+    let crowd = Trouble::Down { least: Span::from_hours(24), most: Span::from_hours(24) };
+    let scenario = Scenario::own(crowd).with(Some(1_000_000), Some(5));
+    let played = Comparison::new(&scenario, 500, Span::from_hours(1), SEED);
+    assert_eq!(played.messages(), 500);
+}
+
+#[test] // REQ LN-2
+fn what_is_affordable_shrinks_with_the_attempts_of_a_policy() {
+    let scenario = Scenario::published("outage").unwrap();
+    let many = fixed("smtp").with(&Overrides { attempts: Some(1_000), ..Overrides::default() });
+    assert_eq!(scenario.affordable(&fixed("smtp"), 4_000, 20_000), Some(4_000));
+    assert_eq!(scenario.affordable(&fixed("smtp"), 4_000, 8_000), Some(2_000));
+    assert_eq!(scenario.affordable(&many, 4_000, 20_000), Some(50));
+    let limited = Scenario::published("rate-limit").unwrap();
+    assert_eq!(limited.affordable(&fixed("smtp"), 4_000, 20_000), Some(4_000));
+    assert_eq!(limited.affordable(&many, 4_000, 20_000), None, "1,200 have to come together");
+}
+
+#[test] // REQ LN-2
+fn nearly_all_of_the_load_has_room_in_its_slots() {
+    for scenario in Scenario::PUBLISHED {
+        let scenario = Scenario::published(scenario).unwrap();
+        for name in SEEDS {
+            let policy = fixed(name);
+            for played in Comparison::new(&scenario, 1_000, scenario.slot(&policy), SEED).of(&policy) {
+                let load = &played.outcome.load;
+                let later = load[SLOTS - 1] * 10 / load.iter().sum::<u64>();
+                assert_eq!(later, 0, "{}, {name}, {:?}: {load:?}", scenario.name, played.act);
+                let used = load.iter().rposition(|count| *count > 0).unwrap();
+                assert!(used >= 15, "{}, {name}, {:?}: {used} of them are used", scenario.name, played.act);
+            }
+        }
+    }
 }
 
 #[test] // REQ LN-2

@@ -49,11 +49,11 @@ pub(crate) async fn run(args: Learning, shared: &Shared) -> Result<(), Trouble> 
     Ok(())
 }
 
-/// Every cell of every curve, with the category that it belongs to.
+/// Every cell of every curve, with the channel and the category that it belongs to.
 fn rows(learnt: &Value) -> Vec<Value> {
     let cells = items(&learnt["curves"]).iter().flat_map(|curve| {
         items(&curve["cells"]).iter().map(move |cell| {
-            let mut row = json!({"category": curve["category"]});
+            let mut row = json!({"channel": curve["channel"], "category": curve["category"]});
             if let (Some(row), Some(cell)) = (row.as_object_mut(), cell.as_object()) {
                 row.extend(cell.clone());
             }
@@ -176,6 +176,7 @@ mod tests {
     fn rows_are_what_a_simulation_reads() {
         let rows = rows(&learnt());
         let row: Row = serde_json::from_value(rows[0].clone()).unwrap();
+        assert_eq!(rows[0]["channel"], "email", "so that one channel can be asked for");
         assert_eq!((row.category.as_str(), row.attempt, row.tried, row.passed), ("timeout", 2, 40, 30));
     }
 }

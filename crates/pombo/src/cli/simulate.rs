@@ -9,16 +9,11 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pombo_kernel::adapt::Adaptive;
-use pombo_kernel::dice::Dice;
-use pombo_kernel::learn::Curve;
 use pombo_kernel::policy::Policy;
-use pombo_kernel::rehearsal::{
-    Episode, Learning, Outcome, Scenario, Trouble as Woe, Verdict, episodes, foresight, play,
-};
+use pombo_kernel::rehearsal::{Comparison, Lengths, Scenario, Trouble as Woe, Turns};
 use pombo_kernel::time::{Clock as _, Span};
 
-use self::report::{Act, Row};
+use self::report::Row;
 use super::{ConfigArgs, Shared, Trouble, policy};
 use crate::clock::SystemClock;
 use crate::config::{Needs, suggestion};
@@ -49,11 +44,11 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "NAME")]
     scenario: Vec<String>,
     /// Instead: nothing passes for a time between these two
-    #[arg(long, value_name = "FROM..TO", value_parser = range, conflicts_with_all = ["scenario", "flapping", "limit"])]
-    down: Option<(Span, Span)>,
+    #[arg(long, value_name = "FROM..TO", conflicts_with_all = ["scenario", "flapping", "limit"])]
+    down: Option<Lengths>,
     /// Instead: down and up in turn, for such times on average
-    #[arg(long, value_name = "DOWN/UP", value_parser = turns, conflicts_with_all = ["scenario", "limit"])]
-    flapping: Option<(Span, Span)>,
+    #[arg(long, value_name = "DOWN/UP", conflicts_with_all = ["scenario", "limit"])]
+    flapping: Option<Turns>,
     /// Instead: so many a minute pass and no more
     #[arg(long, value_name = "N", conflicts_with = "scenario", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: Option<u32>,
@@ -94,10 +89,12 @@ pub(crate) async fn run(args: Simulate, shared: &Shared) -> Result<(), Trouble> 
     let scenarios = scenarios(&args)?;
     let progress = Progress::new(scenarios.len() * policies.len());
     for scenario in &scenarios {
-        let stage = Stage::new(scenario, &args);
+        let messages = usize::try_from(args.messages).unwrap_or(usize::MAX);
+        let slot = Span::from_millis((scenario.typical().millis() / 20).max(1));
+        let stage = Comparison::new(scenario, messages, slot, args.seed);
         let mut rows = Vec::new();
         for policy in &policies {
-            rows.extend(stage.rows(policy));
+            rows.extend(stage.of(policy).map(|played| Row { policy: policy.name.clone(), played }));
             progress.step(&format!("{}, {}", scenario.name, policy.name));
         }
         progress.bar.suspend(|| report::print(scenario, &rows, shared));
@@ -106,42 +103,27 @@ pub(crate) async fn run(args: Simulate, shared: &Shared) -> Result<(), Trouble> 
     Ok(())
 }
 
-/// The policies that were asked for, each as a fixed one.
+/// The policies that were asked for.
 fn chosen(args: &Simulate) -> Result<Vec<Policy>, Trouble> {
     let config = args.config.load_for(Needs::Rules)?;
     let named: Vec<&str> = args.policies.iter().map(String::as_str).collect();
-    let policies: Vec<Policy> = match named.as_slice() {
+    Ok(match named.as_slice() {
         [] => SEEDS.iter().filter_map(|name| config.policy(name)).cloned().collect(),
         ["all"] => config.policies.values().cloned().collect(),
         names => names.iter().map(|name| policy::find(&config, name).cloned()).collect::<Result<_, _>>()?,
-    };
-    Ok(policies.into_iter().map(|policy| Policy { adaptive: Adaptive::Off, ..policy }).collect())
-}
-
-fn adaptive(policy: &Policy) -> Policy {
-    Policy { adaptive: Adaptive::On, ..policy.clone() }
+    })
 }
 
 fn scenarios(args: &Simulate) -> Result<Vec<Scenario>, Trouble> {
+    let lasts = args.lasts;
     let own = match (args.down, args.flapping, args.limit) {
-        (Some((least, most)), _, _) => {
-            Some((format!("down for {least} to {most}"), Woe::Down { least, most }))
-        }
-        (_, Some((down, up)), _) => Some((
-            format!("{} of {down} down, {up} up", args.lasts),
-            Woe::Flapping { lasts: args.lasts, down, up },
-        )),
-        (_, _, Some(takes)) => Some((
-            format!("{takes} a minute taken, for {}", args.lasts),
-            Woe::Limited { lasts: args.lasts, takes: takes.into() },
-        )),
+        (Some(Lengths { least, most }), _, _) => Some(Woe::Down { least, most }),
+        (_, Some(Turns { down, up }), _) => Some(Woe::Flapping { lasts, down, up }),
+        (_, _, Some(takes)) => Some(Woe::Limited { lasts, takes: takes.into() }),
         _ => None,
     };
-    let mut scenarios = match own {
-        Some((says, trouble)) => {
-            let per_minute = args.limit.map_or(10.0, |takes| 2.0 * f64::from(takes));
-            vec![Scenario { name: "own".into(), says, trouble, permanent: 0.0, per_minute }]
-        }
+    let scenarios: Vec<Scenario> = match own {
+        Some(trouble) => vec![Scenario::own(trouble)],
         None => {
             let all = args.scenario.is_empty() || args.scenario.iter().any(|name| name == "all");
             let names: Vec<&str> = match all {
@@ -151,66 +133,20 @@ fn scenarios(args: &Simulate) -> Result<Vec<Scenario>, Trouble> {
             names.into_iter().map(published).collect::<Result<_, _>>()?
         }
     };
-    for scenario in &mut scenarios {
-        if let Some(arrivals) = args.arrivals {
-            scenario.per_minute = arrivals.into();
-        }
-        if let Some(percent) = args.permanent {
-            scenario.permanent = f64::from(percent) / 100.0;
-            scenario.says = format!("{}; {percent} % permanent", scenario.says);
-        }
+    scenarios.into_iter().map(|scenario| playable(scenario.with(args.arrivals, args.permanent))).collect()
+}
+
+fn playable(scenario: Scenario) -> Result<Scenario, Trouble> {
+    match scenario.wrong().first() {
+        None => Ok(scenario),
+        Some(wrong) => Err(Trouble::usage(format!("{}: `{}` {}", scenario.says, wrong.part, wrong.reason))),
     }
-    Ok(scenarios)
 }
 
 fn published(name: &str) -> Result<Scenario, Trouble> {
     Scenario::published(name).ok_or_else(|| {
         Trouble::usage(format!("there is no scenario `{name}`")).hint(suggestion(name, Scenario::PUBLISHED))
     })
-}
-
-/// The same messages for every policy.
-struct Stage {
-    /// What was there before, for whoever may learn from it.
-    before: Vec<Episode>,
-    measured: Vec<Episode>,
-    slot: Span,
-    seed: u64,
-}
-
-impl Stage {
-    fn new(scenario: &Scenario, args: &Simulate) -> Stage {
-        let messages = usize::try_from(args.messages).unwrap_or(usize::MAX);
-        let set = |seed| episodes(scenario, messages, &mut Dice::seeded(seed));
-        let slot = Span::from_millis((scenario.typical().millis() / 20).max(1));
-        Stage { before: set(args.seed.wrapping_add(1)), measured: set(args.seed), slot, seed: args.seed }
-    }
-
-    fn rows(&self, fixed: &Policy) -> [Row; 3] {
-        let adaptive = adaptive(fixed);
-        let plain = self.play(fixed, &self.measured, &mut Learning::from(Curve::default()));
-        let new = self.play(&adaptive, &self.measured, &mut Learning::from(Curve::default()));
-        let mut taught = Learning::from(Curve::default());
-        self.play(&adaptive, &self.before, &mut taught);
-        let taught = self.play(&adaptive, &self.measured, &mut taught);
-        let best = foresight(fixed, &self.measured, self.slot);
-        let verdict = |outcome: &Outcome| Some(Verdict::of(&plain, outcome, best.as_ref()));
-        let row = |act, outcome: &Outcome, verdict| Row {
-            policy: fixed.name.clone(),
-            act,
-            outcome: outcome.clone(),
-            verdict,
-        };
-        [
-            row(Act::Fixed, &plain, None),
-            row(Act::New, &new, verdict(&new)),
-            row(Act::Taught, &taught, verdict(&taught)),
-        ]
-    }
-
-    fn play(&self, policy: &Policy, set: &[Episode], learning: &mut Learning) -> Outcome {
-        play(policy, set, self.slot, learning, &mut Dice::seeded(self.seed))
-    }
 }
 
 /// A bar for whatever takes longer than a second, where somebody looks.
@@ -236,38 +172,5 @@ impl Progress {
         }
         self.bar.set_message(done.to_owned());
         self.bar.inc(1);
-    }
-}
-
-/// `30s..20m`, or one length of time.
-fn range(text: &str) -> Result<(Span, Span), String> {
-    let (least, most) = text.split_once("..").unwrap_or((text, text));
-    let read = |text: &str| text.parse::<Span>().map_err(|error| error.to_string());
-    let (least, most) = (read(least)?, read(most)?);
-    if least == Span::ZERO || least > most {
-        return Err("from a shorter to a longer time, for example 30s..20m".into());
-    }
-    Ok((least, most))
-}
-
-/// `90s/45s`.
-fn turns(text: &str) -> Result<(Span, Span), String> {
-    let (down, up) = text.split_once('/').ok_or("how long down and how long up, for example 90s/45s")?;
-    let read = |text: &str| text.parse::<Span>().map_err(|error| error.to_string());
-    Ok((read(down)?, read(up)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test] // REQ LN-2
-    fn lengths_of_trouble_are_read_as_they_are_written() {
-        let secs = Span::from_secs;
-        assert_eq!(range("30s..20m"), Ok((secs(30), secs(1_200))));
-        assert_eq!(range("5m"), Ok((secs(300), secs(300))));
-        assert!(range("5m..1m").is_err() && range("0s").is_err() && range("soon").is_err());
-        assert_eq!(turns("90s/45s"), Ok((secs(90), secs(45))));
-        assert!(turns("90s").is_err());
     }
 }

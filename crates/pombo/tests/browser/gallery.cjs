@@ -32,6 +32,7 @@ const LOOKS = (things) => ({
   "/policies": ["policies", "/policies"],
   "/policies/{name}": ["policy", "/policies/whatsapp"],
   "/learning": ["learning", "/learning"],
+  "/learning/simulate": ["simulate", "/learning/simulate?policy=smtp&try=published&scenario=restart"],
   "/alerts": ["alerts", "/alerts"],
   "/alerts/{id}": ["alert", `/alerts/${things.alert}`],
   "/audit": ["audit", "/audit"],
@@ -45,6 +46,8 @@ const FACES = (things) => [
   ["messages-none", "/messages?reference=nobody-knows-it&lane=default"],
   ["message-mail", `/messages/${things.sent}`],
   ["message-waiting", `/messages/${things.waiting}`],
+  ["simulate-own", "/learning/simulate?policy=whatsapp&try=flapping"],
+  ["simulate-history", "/learning/simulate?policy=webhook&try=history&channel=crm"],
 ];
 
 // The beginning of a page, as documents show it: so high.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::response::Response;
+use pombo_kernel::adapt::Adaptive;
 use pombo_kernel::block::{Block, BlockKind, Gate};
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::policy::{Delays, Policy};
@@ -102,6 +103,8 @@ struct PolicyView<'a> {
     jitter: f64,
     max_hint: Span,
     expires_after: Option<Span>,
+    /// Whether waits go by what retries have taught: `false`, `true`, or `"advice"` where it is only said.
+    adaptive: Adaptive,
 }
 
 impl<'a> From<&'a Policy> for PolicyView<'a> {
@@ -120,6 +123,7 @@ impl<'a> From<&'a Policy> for PolicyView<'a> {
             jitter: policy.jitter,
             max_hint: policy.max_hint,
             expires_after: policy.expires_after,
+            adaptive: policy.adaptive,
         }
     }
 }

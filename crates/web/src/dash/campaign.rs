@@ -64,7 +64,7 @@ fn standing(visit: &Visit, campaign: &Campaign) -> Markup {
             @if let Some(note) = &campaign.pause_note { p { q { (note) } } }
             @if let Some(waiting) = &campaign.waiting {
                 p .big {
-                    (lang.say("It waits for ", "Espera ")) (waits_for(lang, &waiting.reason)) @if let Some(until) = waiting.until { ", " (ago(look, until)) } "."
+                    (lang.say("It waits for ", "Espera ")) (waits_for(lang, &waiting.reason)) @if let Some(until) = waiting.until { " (" (ago(look, until)) ")" } "."
                 }
                 @if waiting.reason != "pace" { p .quiet { span lang="en" { (waiting.words) } } }
             }

@@ -96,7 +96,7 @@ pub(super) fn decimals(number: f64) -> String {
 }
 
 /// The next number that reads well on an axis.
-fn round_up(most: u64) -> u64 {
+pub(super) fn round_up(most: u64) -> u64 {
     let mut unit = 1_u64;
     loop {
         for step in [2, 4, 10] {

@@ -11,6 +11,7 @@ use super::form::Form;
 use super::messages::{meaning, short};
 use super::parts::{self, Tone, asking_form, badge, capital, encoded, form, time};
 use super::sheet::Sheet;
+use super::simulate;
 use super::visit::{Reply, Visit};
 use super::words::Lang;
 use crate::problem::Problem;
@@ -138,7 +139,9 @@ pub(crate) async fn page(visit: Visit) -> Result<Sheet, Problem> {
     let suggested: Listed<Suggestion> = visit.ask("/v1/rules/suggestions", "", "").await?;
     let accepted: Listed<RuleLine> = visit.ask(RULES, "", "origin=accepted").await?;
     let nothing = learning.curves.is_empty() && suggested.items.is_empty() && accepted.items.is_empty();
-    let mut sheet = Sheet::new(lang.say("Learning", "Aprendizado"));
+    let simulate =
+        html! { a .button href=(simulate::HERE) { (lang.say("Try a policy on outages", "Simular quedas")) } };
+    let mut sheet = Sheet::new(lang.say("Learning", "Aprendizado")).beside(simulate);
     if nothing {
         let words = lang.say(
             "Once messages have been tried again, this page says how often that helped, and suggests rules for errors that no rule knows.",

@@ -3,6 +3,7 @@
 mod figures;
 
 use maud::{Markup, html};
+use pombo_kernel::alert::RuleName;
 use pombo_kernel::time::{Span, Time};
 use serde::Deserialize;
 
@@ -102,21 +103,19 @@ fn needs(visit: &Visit, stats: &Stats, alerts: &[Fired], channels: &[Channel], g
             span .quiet { (ago(look, paused.since)) }
         } }));
     }
-    rows.extend(
-        alerts
-            .iter()
-            .filter(|alert| alert.acknowledged.is_none())
-            .map(|it| (alert::tone(it), alert::row(look, it))),
-    );
+    let open = || alerts.iter().filter(|alert| alert.acknowledged.is_none());
+    let apart = open().filter(|alert| !channels.iter().any(|channel| stands_for(channel, alert)));
+    rows.extend(apart.map(|it| (alert::tone(it), alert::row(look, it))));
     for channel in channels {
-        if needs_somebody(&channel.standing.state) {
-            rows.push((Tone::Held, block(look, &channel.name, None, &channel.standing)));
-        }
-        let stuck = channel.destinations.iter().filter(|it| needs_somebody(&it.standing.state));
+        let alert = open().find(|alert| stands_for(channel, alert));
+        let tone = alert.map_or(Tone::Held, alert::tone);
+        let stuck = channel.destinations.iter().filter(|it| needs_somebody(&it.standing.state)).take(3);
+        let stuck = stuck.map(|it| (Some(it.destination.as_str()), &it.standing));
+        let whole = Some((None, &channel.standing)).filter(|(_, it)| needs_somebody(&it.state));
         rows.extend(
-            stuck
-                .take(3)
-                .map(|it| (Tone::Held, block(look, &channel.name, Some(&it.destination), &it.standing))),
+            whole.into_iter().chain(stuck).map(|(destination, standing)| {
+                (tone, block(look, &channel.name, destination, standing, alert))
+            }),
         );
     }
     let dead: u64 = groups.iter().map(|group| group.count).sum();
@@ -146,7 +145,13 @@ fn needs_somebody(state: &str) -> bool {
     matches!(state, "held" | "open")
 }
 
-fn block(look: &Look, channel: &str, destination: Option<&str>, standing: &Standing) -> Markup {
+fn block(
+    look: &Look,
+    channel: &str,
+    destination: Option<&str>,
+    standing: &Standing,
+    alert: Option<&Fired>,
+) -> Markup {
     let href = format!("/channels/{}", parts::encoded(channel));
     html! { li {
         (channel_state(look.lang, &standing.state))
@@ -154,10 +159,22 @@ fn block(look: &Look, channel: &str, destination: Option<&str>, standing: &Stand
             p { strong { (linked("/channels/{name}", &href, html! { (channel) })) }
                 @if let Some(destination) = destination { " → " (destination) }
                 @if let Some(reason) = &standing.reason { ": " (reason) } }
-            p .hint { (standing.remedy(look.lang)) }
+            p .hint { (standing.remedy(look.lang)) @if let Some(alert) = alert { " " a href=(format!("/alerts/{}", parts::encoded(&alert.id))) { (look.lang.say("The alert", "O alerta")) } } }
         }
         @if let Some(since) = standing.since { span .quiet { (ago(look, since)) } }
     } }
+}
+
+/// Whether what is shown of the channel says already what the alert is about: reason, remedy and all.
+fn stands_for(channel: &Channel, alert: &Fired) -> bool {
+    let standings = [&channel.standing].into_iter().chain(channel.destinations.iter().map(|it| &it.standing));
+    let state = match alert.rule {
+        RuleName::ChannelHeld => "held",
+        RuleName::BreakerOpen => "open",
+        _ => return false,
+    };
+    let here = alert.channel.as_ref().is_some_and(|it| it.as_str() == channel.name);
+    here && needs_somebody(state) && standings.into_iter().any(|it| it.state == state)
 }
 
 /// Whether messages pass.

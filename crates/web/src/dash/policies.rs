@@ -1,24 +1,32 @@
-//! Retry policies as they apply: each drawn on a line of time, with who goes by it.
+//! Retry policies: each drawn on a line of time, with who goes by it.
 
 use std::sync::Arc;
 
 use maud::{Markup, html};
+use pombo_kernel::adapt::Adaptive;
 use pombo_kernel::policy::Policy;
 use pombo_kernel::setup::ChannelSetup;
 
-use super::parts::{encoded, facts};
+use super::parts::{encoded, facts, with_query};
 use super::schedule::{exact, numbers, strip, summary, total};
 use super::sheet::Sheet;
+use super::simulate;
 use super::visit::Visit;
 use super::words::Lang;
 use crate::problem::{Code, Problem};
 
-/// A policy that somebody goes by. Channels may change values of a policy for themselves: then one name is several.
-struct Used {
-    policy: Policy,
-    channels: Vec<Arc<ChannelSetup>>,
+/// A policy, and who goes by it. Channels may change values of a policy for themselves: then one name is several.
+pub(crate) struct Used {
+    pub(crate) policy: Policy,
+    pub(crate) channels: Vec<Arc<ChannelSetup>>,
     /// Whether retry decisions for claims go by it.
-    decisions: bool,
+    pub(crate) decisions: bool,
+}
+
+impl Used {
+    fn by_nobody(&self) -> bool {
+        self.channels.is_empty() && !self.decisions
+    }
 }
 
 /// The channels that are this person's to see.
@@ -28,7 +36,9 @@ pub(crate) fn channels(visit: &Visit) -> Vec<Arc<ChannelSetup>> {
     own.cloned().collect()
 }
 
-fn used(visit: &Visit) -> Vec<Used> {
+/// Every policy of the configuration that is this person's to see, those that somebody goes by first. One that only
+/// others' channels go by is theirs, unless it comes with Pombo.
+pub(crate) fn all(visit: &Visit) -> Vec<Used> {
     let mut found: Vec<Used> = Vec::new();
     for channel in channels(visit) {
         match found.iter_mut().find(|it| it.policy == channel.policy) {
@@ -42,12 +52,27 @@ fn used(visit: &Visit) -> Vec<Used> {
             }
         }
     }
-    let claims = visit.door().setup().claims.clone();
+    let setup = visit.door().setup();
+    let claims = setup.claims.clone();
     match found.iter_mut().find(|it| it.policy == claims) {
         Some(it) => it.decisions = true,
         None => found.push(Used { policy: claims, channels: Vec::new(), decisions: true }),
     }
-    found.sort_by(|a, b| a.policy.name.cmp(&b.policy.name));
+    let own = |policy: &&Policy| {
+        let name = &policy.name;
+        let elsewhere = || {
+            let (all, mine) = (setup.channels.values(), channels(visit));
+            let mut users = all.filter(|it| it.policy.name == *name);
+            users.any(|it| !mine.iter().any(|own| own.name == it.name))
+        };
+        Policy::BUILT_IN.contains(&name.as_str()) || !elsewhere()
+    };
+    for policy in setup.dashboard.policies.iter().filter(own) {
+        if !found.iter().any(|it| it.policy == *policy) {
+            found.push(Used { policy: policy.clone(), channels: Vec::new(), decisions: false });
+        }
+    }
+    found.sort_by(|a, b| (a.by_nobody(), &a.policy.name).cmp(&(b.by_nobody(), &b.policy.name)));
     found
 }
 
@@ -56,10 +81,10 @@ pub(crate) fn href(policy: &Policy) -> String {
     format!("/policies/{}", encoded(policy.name.as_str()))
 }
 
-/// Every policy that somebody goes by.
+/// Every policy.
 pub(crate) async fn list(visit: Visit) -> Result<Sheet, Problem> {
     let lang = visit.lang();
-    let all = used(&visit);
+    let all = all(&visit);
     let cards = html! {
         p .hint { (legend(lang)) }
         @for (place, it) in all.iter().enumerate() {
@@ -75,19 +100,18 @@ pub(crate) async fn list(visit: Visit) -> Result<Sheet, Problem> {
                 details .numbers { summary { (lang.say("Show the numbers", "Ver os números")) } (numbers(lang, &it.policy)) }
             }
         }
-        p .hint { (lang.say("What no channel goes by is not shown: ", "O que nenhum canal usa não aparece: ")) code { "pombo policy show" } (lang.say(" lists every policy.", " lista todas as políticas.")) }
     };
-    Ok(Sheet::new(lang.say("Policies", "Políticas")).still(cards))
+    Ok(Sheet::new(lang.say("Policies", "Políticas")).beside(try_link(lang, "")).still(cards))
 }
 
 /// One policy; where channels have changed values of it for themselves, each form of it.
 pub(crate) async fn page(visit: Visit) -> Result<Sheet, Problem> {
     let lang = visit.lang();
     let forms: Vec<Used> =
-        used(&visit).into_iter().filter(|it| it.policy.name.as_str() == visit.name()).collect();
+        all(&visit).into_iter().filter(|it| it.policy.name.as_str() == visit.name()).collect();
     if forms.is_empty() {
         let hint = "`pombo policy show` lists every policy";
-        return Err(Problem::new(Code::NotFound, "no channel goes by a policy of this name", hint));
+        return Err(Problem::new(Code::NotFound, "there is no policy of this name", hint));
     }
     let name = visit.name();
     let html = html! {
@@ -109,7 +133,29 @@ pub(crate) async fn page(visit: Visit) -> Result<Sheet, Problem> {
             }
         }
     };
-    Ok(Sheet::new(lang.say(format!("Policy {name}"), format!("Política {name}"))).still(html))
+    let title = lang.say(format!("Policy {name}"), format!("Política {name}"));
+    Ok(Sheet::new(title).beside(try_link(lang, name)).still(html))
+}
+
+/// The way to where a policy is tried on pretend outages.
+fn try_link(lang: Lang, name: &str) -> Markup {
+    let pairs = Some(("policy".to_owned(), name.to_owned())).filter(|(_, name)| !name.is_empty());
+    html! { a .button href=(with_query(simulate::HERE, pairs)) { (lang.say("Try it on outages", "Simular quedas")) } }
+}
+
+/// Whether waits go by what was learnt, where they do.
+pub(crate) fn adapts(lang: Lang, policy: &Policy) -> Option<&'static str> {
+    match policy.adaptive {
+        Adaptive::Off => None,
+        Adaptive::On => Some(lang.say(
+            "Waits are chosen by what retries have taught, inside these bounds.",
+            "As esperas são escolhidas pelo que as novas tentativas ensinaram, dentro destes limites.",
+        )),
+        Adaptive::Advice => Some(lang.say(
+            "Each failed attempt also says what would have been waited by what retries have taught.",
+            "Cada tentativa que falhou diz também quanto se teria esperado pelo que as novas tentativas ensinaram.",
+        )),
+    }
 }
 
 fn legend(lang: Lang) -> &'static str {
@@ -136,6 +182,7 @@ fn outcome(lang: Lang, policy: &Policy) -> Markup {
                     format!("O que não saiu em {} depois de aceito é abandonado.", lang.span(expiry)),
                 ))
             }
+            @if let Some(words) = adapts(lang, policy) { " " (words) }
         }
     }
 }
@@ -143,7 +190,7 @@ fn outcome(lang: Lang, policy: &Policy) -> Markup {
 fn users(lang: Lang, it: &Used) -> Markup {
     html! {
         p .row {
-            span .quiet { (lang.say("Used by", "Usada por")) }
+            span .quiet { (if it.by_nobody() { lang.say("No channel goes by it.", "Nenhum canal a usa.") } else { lang.say("Used by", "Usada por") }) }
             @for channel in &it.channels {
                 a .tag href=(format!("/channels/{}", encoded(channel.name.as_str()))) { (channel.name) }
             }
@@ -172,6 +219,14 @@ fn values(lang: Lang, policy: &Policy) -> Markup {
         (
             lang.say("Given up after", "Abandonada após"),
             html! { (policy.expires_after.map_or(never, |span| exact(lang, span))) },
+        ),
+        (
+            lang.say("Adaptive waits", "Esperas adaptativas"),
+            html! { (match policy.adaptive {
+                Adaptive::Off => lang.say("off", "desligadas"),
+                Adaptive::On => lang.say("on", "ligadas"),
+                Adaptive::Advice => lang.say("advice only", "só conselho"),
+            }) },
         ),
     ])
 }

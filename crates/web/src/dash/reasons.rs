@@ -9,6 +9,21 @@ use crate::problem::FieldError;
 /// Sentences that stand alone.
 const WHOLE: &[(&str, &str)] = &[
     ("is missing", "está faltando"),
+    ("is not a length of time", "não é uma duração"),
+    ("is not a whole number from 1 to 1000000", "não é um número inteiro de 1 a 1000000"),
+    ("is not a whole number from 0 to 100", "não é um número inteiro de 0 a 100"),
+    ("must be longer than nothing", "deve durar mais que nada"),
+    ("must not be shorter than the shortest", "não pode ser menor que o mínimo"),
+    ("must be at most 7d, a week", "pode ser no máximo 7d, uma semana"),
+    (
+        "comes and goes more than a thousand times: make it shorter",
+        "vai e volta mais de mil vezes: diminua a duração",
+    ),
+    ("brings more than a million messages at once", "traz mais de um milhão de mensagens de uma vez"),
+    (
+        "brings more messages at once than a page can play: use `pombo simulate`",
+        "traz mais mensagens de uma vez do que uma página consegue simular: use `pombo simulate`",
+    ),
     ("is not a number of seconds", "não é um número de segundos"),
     (
         "must be at least 3: a line that sends faster is soon blocked",
@@ -83,6 +98,9 @@ const BEGUN: &[(&str, &str)] = &[
     ("cannot be read: ", "não pode ser lido: "),
     ("there is no template ", "não há modelo "),
     ("there is no channel ", "não há canal "),
+    ("there is no policy ", "não há política "),
+    ("there is no scenario ", "não há cenário "),
+    ("there is nothing recorded of ", "não há nada registrado de "),
 ];
 
 /// A reason in the reader's language, as far as it is known.
@@ -129,8 +147,21 @@ mod tests {
     fn the_sentences_are_those_that_the_kernel_says() {
         use pombo_kernel::campaign::throttle::Throttle;
         use pombo_kernel::listing::address;
+        use pombo_kernel::rehearsal::{Scenario, Trouble};
         use pombo_kernel::suppression::Family;
+        use pombo_kernel::time::Span;
         let whole = |reason: &str| WHOLE.iter().any(|(whole, _)| *whole == reason);
+        let trouble = |least: u64, most: u64| Trouble::Down {
+            least: Span::from_secs(least),
+            most: Span::from_secs(most),
+        };
+        let turning =
+            Trouble::Flapping { lasts: Span::from_hours(1), down: Span::ZERO, up: Span::from_secs(1) };
+        let crowd = Trouble::Limited { lasts: Span::from_hours(1), takes: 1e6 };
+        for trouble in [trouble(0, 1), trouble(9, 1), trouble(1, 9_999_999), turning, crowd] {
+            let wrong = Scenario::own(trouble).wrong();
+            assert!(!wrong.is_empty() && wrong.iter().all(|it| whole(it.reason)), "{wrong:?}");
+        }
         for (min, max) in [(2.0, 9.0), (9.0, 5.0), (9.0, 1e6)] {
             let said = Throttle::new(Some(min), Some(max)).unwrap_err().to_string();
             let (_, reason) = said.split_once(' ').unwrap();

@@ -56,6 +56,9 @@ async fn a_hostile_address_is_text_on_the_page_that_it_leads_to() {
         format!("/channels/{query}"),
         format!("/policies/{query}"),
         format!("/alerts/{query}"),
+        format!("/learning/simulate?policy={query}&try={query}&scenario={query}"),
+        format!("/learning/simulate?try=down&from={query}&to={query}&arrivals={query}&permanent={query}"),
+        format!("/learning/simulate?try=history&channel={query}&category={query}"),
     ] {
         is_sound(&browser.get(&address).await.text, &address);
     }

@@ -18,5 +18,6 @@ mod markup;
 mod matrix;
 mod scene;
 mod sessions;
+mod simulate;
 mod templates;
 mod upkeep;

@@ -58,6 +58,7 @@ const KNOWN: &[&str] = &[
     "code",
     "dd",
     "del",
+    "desc",
     "details",
     "div",
     "dl",

@@ -65,6 +65,7 @@ pub(crate) const ROWS: &[Row] = &[
     ("GET", "/policies", Some(Access::Look), "/policies"),
     ("GET", "/policies/{name}", Some(Access::Look), "/policies/smtp"),
     ("GET", "/learning", Some(Access::Look), "/learning"),
+    ("GET", "/learning/simulate", Some(Access::Look), "/learning/simulate?policy=smtp&try=down&from=1m&to=10m"),
     ("POST", "/learning/try", Some(Access::Look), "/learning/try"),
     ("POST", "/learning/accept", Some(Access::Operate), "/learning/accept"),
     ("POST", "/learning/{id}/remove", Some(Access::Operate), "/learning/rule_0000000000000000/remove"),

@@ -114,9 +114,14 @@ pub(crate) async fn dead(house: &House, changes: &Value, error: &str) -> String 
 
 /// Something that is wrong, with those words about it.
 pub(crate) async fn alert(house: &House, words: &str) -> String {
+    fired(house, "template_failing", Some(words), words).await
+}
+
+/// An alert of that rule about a channel.
+pub(crate) async fn fired(house: &House, rule: &str, detail: Option<&str>, words: &str) -> String {
     let body = json!({
-        "rule": "template_failing", "severity": "critical", "tenant": "default", "channel": "crm", "state": "firing",
-        "detail": words, "first_seen": NOW, "fired_at": NOW, "last_seen": NOW, "above": 0.1, "value": 0.5, "peak": 0.5,
+        "rule": rule, "severity": "critical", "tenant": "default", "channel": "crm", "state": "firing",
+        "detail": detail, "first_seen": NOW, "fired_at": NOW, "last_seen": NOW, "above": 0.1, "value": 0.5, "peak": 0.5,
         "count": 5, "of": 10, "window": "1h", "samples": [{"what": words, "text": words, "count": 1}], "told": 1, "told_at": NOW,
     });
     let alert = Alert::read(&body.to_string()).unwrap();

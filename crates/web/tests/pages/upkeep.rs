@@ -190,7 +190,9 @@ async fn policies_are_drawn_with_the_numbers_that_were_published() {
         assert!(claims.contains(words), "{words}: {claims}");
     }
     let all = browser.page("/policies").await;
-    assert_eq!(all.matches("<svg class=\"strip\"").count(), 3, "{all}");
+    assert_eq!(all.matches("<svg class=\"strip\"").count(), 6, "{all}");
+    assert!(all.contains("No channel goes by it."), "{all}");
+    assert!(browser.page("/policies/resend").await.contains("No channel goes by it."));
     assert_eq!(browser.get("/policies/pigeon").await.status, StatusCode::NOT_FOUND);
 }
 
@@ -376,6 +378,23 @@ async fn a_key_for_some_channels_sees_these_alone() {
     assert!(!browser.page("/policies").await.contains("/channels/mail"));
     let page = walked(&browser, "/channels/null/hold", &[("reason", "a rest")]).await;
     assert!(page.contains("A rest"), "{page}");
+}
+
+#[tokio::test]
+async fn a_held_channel_is_told_of_once_on_the_overview() {
+    let house = House::new().await;
+    let browser = Browser::of(&house, "viewer").await;
+    let needs = async || {
+        let page = browser.page("/").await;
+        page.split_once("id=\"needs-title\"").unwrap().1.split_once("</section>").unwrap().0.to_owned()
+    };
+    let unready = needs().await.matches("<li>").count();
+    let alert = crate::scene::fired(&house, "channel_held", None, "moving house").await;
+    assert_eq!(needs().await.matches("<li>").count(), unready + 1, "an alert alone is told");
+    crate::scene::held(&house, "moving house").await;
+    let both = needs().await;
+    assert_eq!(both.matches("<li>").count(), unready + 1, "{both}");
+    assert!(both.contains("oving house") && both.contains(&format!("/alerts/{alert}")), "{both}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,41 +1,18 @@
 //! What came of it, as tables with a sketch of the load, and as JSON.
 
 use pombo_kernel::name::PolicyName;
-use pombo_kernel::rehearsal::{Outcome, Scenario, Verdict};
+use pombo_kernel::rehearsal::{Act, Outcome, Played, Scenario, Verdict};
 use pombo_kernel::time::Span;
 use serde_json::{Value, json};
 
 use super::super::Shared;
 use super::super::out::{self, Paint, Table};
 
-/// How a policy was played.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
-    Fixed,
-    /// Adaptive, and nothing known at first.
-    New,
-    /// Adaptive, after earlier trouble of the same kind.
-    Taught,
-}
-
-impl Act {
-    fn as_str(self) -> &'static str {
-        match self {
-            Act::Fixed => "fixed",
-            Act::New => "adaptive, new",
-            Act::Taught => "adaptive",
-        }
-    }
-}
-
 /// One policy on one scenario.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) policy: PolicyName,
-    pub(super) act: Act,
-    pub(super) outcome: Outcome,
-    /// Against the fixed one.
-    pub(super) verdict: Option<Verdict>,
+    pub(super) played: Played,
 }
 
 pub(super) fn print(scenario: &Scenario, rows: &[Row], shared: &Shared) {
@@ -56,27 +33,31 @@ fn lines(scenario: &Scenario, rows: &[Row], paint: Paint) -> Vec<String> {
             .painted(8, Paint::cyan)
             .spare([8, 5, 4]);
     let busiest = |policy: &PolicyName| {
-        rows.iter().filter(|row| row.policy == *policy).map(|row| row.outcome.peak()).max().unwrap_or(0)
+        rows.iter()
+            .filter(|row| row.policy == *policy)
+            .map(|row| row.played.outcome.peak())
+            .max()
+            .unwrap_or(0)
     };
     for row in rows {
-        let outcome = &row.outcome;
+        let Played { act, outcome, verdict } = &row.played;
         let time = |share| outcome.time_to(share).map_or_else(|| "–".to_owned(), rough);
-        let first = row.act == Act::Fixed;
+        let first = *act == Act::Fixed;
         table.row([
             if first { row.policy.to_string() } else { String::new() },
-            row.act.as_str().to_owned(),
+            act.as_str().to_owned(),
             format!("{:.1} %", outcome.share() * 100.0),
             time(0.5),
             time(0.9),
             time(0.99),
             format!("{:.2}", outcome.wasted_each()),
-            row.verdict.map_or("", Verdict::as_str).to_owned(),
+            verdict.map_or("", Verdict::as_str).to_owned(),
             sketch(outcome, busiest(&row.policy)),
         ]);
     }
     lines.extend(table.lines_within(out::width().unwrap_or(usize::MAX), paint));
-    let slot = rows.first().map_or(Span::ZERO, |row| row.outcome.slot);
-    let failed = rows.first().map_or(0, |row| row.outcome.failed);
+    let slot = rows.first().map_or(Span::ZERO, |row| row.played.outcome.slot);
+    let failed = rows.first().map_or(0, |row| row.played.outcome.failed);
     lines.push(paint.dim(&format!(
         "{failed} messages failed at first; wasted: failed retries for each; load: attempts, {} a column",
         rough(slot)
@@ -113,12 +94,12 @@ fn rough(span: Span) -> String {
 }
 
 fn document(scenario: &Scenario, row: &Row) -> Value {
-    let outcome = &row.outcome;
+    let Played { act, outcome, verdict } = &row.played;
     let time = |share| outcome.time_to(share).map(Span::millis);
     json!({
         "scenario": scenario.name,
         "policy": row.policy,
-        "waits": match row.act {
+        "waits": match act {
             Act::Fixed => "fixed",
             Act::New => "adaptive_new",
             Act::Taught => "adaptive",
@@ -134,7 +115,7 @@ fn document(scenario: &Scenario, row: &Row) -> Value {
         "wasted_each": outcome.wasted_each(),
         "wait_ms_min": outcome.waits.map(|(shortest, _)| shortest.millis()),
         "wait_ms_max": outcome.waits.map(|(_, longest)| longest.millis()),
-        "against_fixed": row.verdict,
+        "against_fixed": verdict,
         "load": outcome.load,
         "load_slot_ms": outcome.slot.millis(),
     })
@@ -157,7 +138,8 @@ mod tests {
         let sketch = sketch(&outcome, outcome.peak());
         assert_eq!(sketch.chars().count(), COLUMNS);
         assert!(sketch.contains('█') && sketch.contains(' '), "{sketch}");
-        let row = Row { policy: policy.name, act: Act::Fixed, outcome, verdict: None };
+        let played = Played { act: Act::Fixed, outcome, verdict: None };
+        let row = Row { policy: policy.name, played };
         let printed = lines(&scenario, std::slice::from_ref(&row), Paint::PLAIN).join("\n");
         assert!(printed.starts_with("restart: down for about 10 min\nPOLICY"), "{printed}");
         assert!(printed.contains("claims") && printed.contains("100.0 %"), "{printed}");

@@ -155,6 +155,7 @@ pub(super) fn facts_of(visit: &Visit, setup: &ChannelSetup) -> Markup {
             div .stack {
                 p { (lang.say("Policy", "Política")) " " a href=(policies::href(&setup.policy)) { (setup.policy.name) } " " span .quiet { (summary(lang, &setup.policy)) } }
                 (strip(lang, &setup.policy))
+                @if let Some(words) = policies::adapts(lang, &setup.policy) { p { (words) } }
             }
             (facts(rows))
         }
