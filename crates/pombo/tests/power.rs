@@ -99,7 +99,10 @@ async fn the_same_cut_is_seen_to_lose_messages_where_commits_are_not_flushed() {
         tried.push(format!("{lost} of {}", ids.len()));
         if lost > 0 {
             let (cuts, damaged) = (tried.len(), u8::from(damaged));
-            println!("result power_control cuts={cuts} lost={lost} of={} damaged={damaged}", ids.len());
+            println!(
+                "result power_control cuts={cuts} lost={lost} handed_in={} damaged={damaged}",
+                ids.len()
+            );
             return;
         }
     }
