@@ -236,7 +236,7 @@ fn nearly_all_of_the_load_has_room_in_its_slots() {
                 let later = load[SLOTS - 1] * 10 / load.iter().sum::<u64>();
                 assert_eq!(later, 0, "{}, {name}, {:?}: {load:?}", scenario.name, played.act);
                 let used = load.iter().rposition(|count| *count > 0).unwrap();
-                assert!(used >= 15, "{}, {name}, {:?}: {used} of them are used", scenario.name, played.act);
+                assert!(used >= 6, "{}, {name}, {:?}: {used} of them are used", scenario.name, played.act);
             }
         }
     }

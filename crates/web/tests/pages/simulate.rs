@@ -113,7 +113,7 @@ async fn what_cannot_be_played_is_said_beside_its_field_and_nothing_is_computed(
         }
     }
     let all = browser.get(&format!("{HERE}?policy=x&try=down&from=a&to=b&arrivals=c&permanent=d")).await.text;
-    assert_eq!(all.matches("-wrong\">").count(), 5, "everything that is wrong is said at once: {all}");
+    assert_eq!(all.matches("class=\"wrong\"").count(), 5, "everything that is wrong is said at once: {all}");
 }
 
 #[tokio::test] // REQ LN-2

@@ -345,7 +345,7 @@ fn pillars(axis: Axis, moments: &[Moment]) -> String {
     moments.iter().map(pillar).collect()
 }
 
-fn moment_columns<'a>(lang: Lang, worst: &'a str) -> Vec<&'a str> {
+fn moment_columns(lang: Lang, worst: &str) -> Vec<&str> {
     let best = lang.say("#At best", "#No melhor caso");
     vec![
         lang.say("Waits", "Esperas"),
