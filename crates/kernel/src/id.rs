@@ -63,7 +63,7 @@ pub struct MessageKey(pub i64);
 impl MessageKey {
     /// The smallest key that a message accepted at `time` can have.
     pub fn at(time: Time) -> MessageKey {
-        let ms = (time.millis() - EPOCH_MS).clamp(0, (1 << 42) - 1);
+        let ms = time.millis().saturating_sub(EPOCH_MS).clamp(0, (1 << 42) - 1);
         MessageKey(ms << SEQUENCE_BITS)
     }
 
@@ -239,6 +239,13 @@ mod tests {
         fn no_text_makes_the_parser_panic(text in "\\PC*") {
             let _ = text.parse::<MessageId>();
         }
+    }
+
+    #[test]
+    fn any_time_has_a_key_however_far_from_ours_it_is() {
+        assert_eq!(MessageKey::at(Time::from_millis(i64::MIN)), MessageKey(0));
+        assert_eq!(MessageKey::at(Time::from_millis(EPOCH_MS - 1)), MessageKey(0));
+        assert_eq!(MessageKey::at(Time::from_millis(i64::MAX)), MessageKey(((1 << 42) - 1) << SEQUENCE_BITS));
     }
 
     #[test]

@@ -68,12 +68,13 @@ impl Listener {
         let (head, body) = request.into_parts();
         let body = String::from_utf8_lossy(&body.collect().await?.to_bytes()).into_owned();
         let path = head.uri.path().to_owned();
+        // Whoever asks how a provider is belongs to no message, and uses up nothing that is meant for one.
+        let posted = head.method == Method::POST;
         let mut answers = self.answers.lock().unwrap();
-        let place = answers.iter().position(|(wanted, _)| *wanted == path);
+        let place = answers.iter().position(|(wanted, _)| posted && *wanted == path);
         let status = place.and_then(|place| answers.remove(place)).map_or(200, |(_, status)| status);
         drop(answers);
-        // Whoever asks how a provider is belongs to no message.
-        if head.method == Method::POST {
+        if posted {
             self.heard.lock().unwrap().push(Heard { path, headers: head.headers, body });
         }
         // What Evolution and Resend say of a success; others look at the status.
