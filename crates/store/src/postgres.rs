@@ -30,6 +30,7 @@ mod rows;
 mod scratch;
 mod settling;
 mod shelf;
+mod slot;
 mod start;
 mod stats;
 mod templates;
@@ -50,7 +51,6 @@ use pombo_kernel::message::{Actor, ClaimKey, Draft};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Span, Time};
-use tracing::warn;
 
 use crate::audit::{self, Record};
 use crate::board::{Board, QueueId};
@@ -102,11 +102,6 @@ const LATE_COMMIT: Span = Span::from_secs(2);
 const EMPTY_SEATS: usize = 1_000;
 /// So many rows of a table are sent while others of the group are being put together.
 const AHEAD: usize = 500;
-/// How long a slot is the process's own, and how soon it asks for more.
-const SLOT_LEASE: Span = Span::from_mins(10);
-const SLOT_RENEWAL: Span = Span::from_mins(1);
-/// How often a process that finds no slot tries: others may be looking for one at the same moment.
-const SLOT_TRIES: usize = 20;
 
 /// Who makes the audit a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,7 +202,7 @@ impl Postgres {
         let vault = Arc::new(migrate::unlock(&link, keys, entropy)?);
         let [.., a, b, c, d, e, f, g, h] = *entropy;
         let holder = i64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        let slot = take_slot(&link, holder)?;
+        let slot = slot::take(&link, holder)?;
         let mut store = Postgres {
             driver,
             target: target.clone(),
@@ -458,7 +453,7 @@ impl Postgres {
         if version != self.version {
             self.load_blocks(version, now)?;
         }
-        if clock.since(self.slot_since) > SLOT_RENEWAL {
+        if clock.since(self.slot_since) > slot::RENEWAL {
             self.renew_slot()?;
             self.slot_since = clock;
         }
@@ -495,21 +490,6 @@ impl Postgres {
         }
         Ok(())
     }
-
-    /// Keeps the slot. One that was lost meanwhile is left to its new holder.
-    fn renew_slot(&mut self) -> Result<(), StoreError> {
-        let slot = take_slot(&self.link, self.holder)?;
-        if slot != self.slot {
-            warn!(
-                from = self.slot.number(),
-                to = slot.number(),
-                "another process has our slot; we have a new one"
-            );
-            self.slot = slot;
-            self.ids = self.ids.clone().within(slot);
-        }
-        Ok(())
-    }
 }
 
 /// Does one thing in a transaction of its own.
@@ -518,21 +498,6 @@ fn alone(link: &Link, step: Step) -> Result<Vec<link::Row>, StoreError> {
     let nth = steps.len();
     steps.extend([step, ("COMMIT", Vec::new())]);
     Ok(link.pipeline(steps)?.swap_remove(nth))
-}
-
-fn take_slot(link: &Link, holder: i64) -> Result<Slot, StoreError> {
-    let lease = i64::try_from(SLOT_LEASE.millis()).unwrap_or(i64::MAX);
-    for _ in 0..SLOT_TRIES {
-        let taken = alone(link, (sql!("slot_take"), vec![holder.into(), lease.into()]))?;
-        if let Some(row) = taken.first() {
-            return Slot::new(rows::get(row, 0)?)
-                .ok_or_else(|| StoreError::Broken("a slot that cannot be".into()));
-        }
-    }
-    Err(StoreError::Unavailable(format!(
-        "{} processes are using this database; stop one of them, or wait ten minutes if some died",
-        Slot::COUNT
-    )))
 }
 
 impl Core for Postgres {

@@ -196,7 +196,7 @@ impl Visit {
         query: &str,
         body: Option<&Value>,
     ) -> Result<Response, Problem> {
-        self.routed(method, path, name, query, body, None).await
+        self.inside(self.asked_of(method, path, name, query, body)).await
     }
 
     /// A word for a form that begins something, so that clicking twice is clicking once.
@@ -212,22 +212,24 @@ impl Visit {
         body: &Value,
     ) -> Result<Value, Problem> {
         let once = once.map(HeaderValue::from_str).transpose().map_err(|_| not_ours())?;
-        read(self.routed(Method::POST, path, "", "", Some(body), once).await?).await
+        let asked = self.asked_of(Method::POST, path, "", "", Some(body));
+        read(self.inside(route::Asked { once, ..asked }).await?).await
     }
 
-    async fn routed(
+    fn asked_of<'a>(
         &self,
         method: Method,
         path: &'static str,
-        name: &str,
-        query: &str,
+        name: &'a str,
+        query: &'a str,
         body: Option<&Value>,
-        once: Option<HeaderValue>,
-    ) -> Result<Response, Problem> {
+    ) -> route::Asked<'a> {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let extensions = self.0.head.extensions.clone();
-        let media = "application/json";
-        let asked = route::Asked { method, path, name, query, extensions, media, body, once };
+        route::Asked { method, path, name, query, extensions, media: "application/json", body, once: None }
+    }
+
+    async fn inside(&self, asked: route::Asked<'_>) -> Result<Response, Problem> {
         route::inside(&self.0.door, self.caller(), asked).await
     }
 
@@ -239,11 +241,8 @@ impl Visit {
         query: &str,
         (media, file): (&'static str, Bytes),
     ) -> Result<T, Problem> {
-        let extensions = self.0.head.extensions.clone();
-        let method = Method::POST;
-        let asked =
-            route::Asked { method, path, name, query, extensions, media, body: Body::from(file), once: None };
-        read(route::inside(&self.0.door, self.caller(), asked).await?).await
+        let asked = self.asked_of(Method::POST, path, name, query, None);
+        read(self.inside(route::Asked { media, body: Body::from(file), ..asked }).await?).await
     }
 
     /// Whether a page is wanted, rather than what has changed of one.
