@@ -129,7 +129,7 @@ pub struct Rules {
     kind: ChannelKind,
     extra: Vec<Compiled>,
     accepted: Vec<Compiled>,
-    built_in: Vec<&'static [Compiled]>,
+    built_in: Vec<&'static pack::Table>,
 }
 
 impl Rules {
@@ -209,7 +209,7 @@ impl Rules {
     }
 
     fn compiled(&self) -> impl Iterator<Item = &Compiled> {
-        self.extra.iter().chain(&self.accepted).chain(self.built_in.iter().copied().flatten())
+        self.extra.iter().chain(&self.accepted).chain(self.built_in.iter().flat_map(|table| table.iter()))
     }
 
     /// SMTP has no header for "come back then"; servers that know the time say it in words.

@@ -196,6 +196,7 @@ impl<C: Core> Shell<C> {
             stopped: HashSet::new(),
             orphans: Vec::new(),
             failing: None,
+            expected: 0,
             position: tell_position,
             broken: tell_broken,
             health: tell_health,

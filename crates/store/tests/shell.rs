@@ -113,6 +113,25 @@ async fn stopping_a_nodes_claims_answers_them_with_nothing() {
     assert_eq!(waiting.await.unwrap().unwrap(), []);
 }
 
+#[tokio::test]
+async fn nobody_waits_for_producers_who_do_not_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(folder.path());
+    for _ in 0..20 {
+        let some = (0..16).map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { store.accept(vec![draft("default", None, 100)]).await.unwrap().len() })
+        });
+        for producer in some.collect::<Vec<_>>() {
+            assert_eq!(producer.await.unwrap(), 1);
+        }
+        // The clock stands still, so a wait that asked it alone would never end.
+        let alone =
+            tokio::time::timeout(Duration::from_secs(20), store.accept(vec![draft("default", None, 1)]));
+        assert_eq!(alone.await.unwrap().unwrap().len(), 1);
+    }
+}
+
 #[tokio::test] // RELIABILITY: overload
 async fn producers_are_turned_away_before_memory_grows() {
     let folder = tempfile::tempdir().unwrap();

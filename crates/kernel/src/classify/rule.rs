@@ -1,6 +1,7 @@
 //! One rule: what to look for in a failed reply, and what it then means. Plain data until it is compiled.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use regex::{Regex, RegexBuilder};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -179,12 +180,22 @@ pub(super) struct Compiled {
     stage: Option<Vec<Stage>>,
     any: Option<Vec<String>>,
     all: Vec<String>,
-    regex: Option<Regex>,
+    expression: Option<Expression>,
 }
 
 impl Compiled {
     pub(super) fn new(origin: &str, index: usize, rule: &Rule) -> Result<Compiled, BadRule> {
-        compile(origin, index, rule).map_err(|(field, problem, hint)| BadRule { index, field, problem, hint })
+        let compiled = Compiled::built_in(origin, index, rule)?;
+        match compiled.expression.as_ref().map(Expression::compile) {
+            Some(Err(flaw)) => Err(bad(index, flaw)),
+            Some(Ok(_)) | None => Ok(compiled),
+        }
+    }
+
+    /// Of a rule that is part of the program. Its expression is known to be one, and is compiled when first asked:
+    /// most never are.
+    pub(super) fn built_in(origin: &str, index: usize, rule: &Rule) -> Result<Compiled, BadRule> {
+        compile(origin, index, rule).map_err(|flaw| bad(index, flaw))
     }
 
     /// Cheap comparisons first: most rules are ruled out by a number before any text is read.
@@ -196,8 +207,12 @@ impl Compiled {
             && fits(self.name.as_deref(), facts.name, |pattern, seen| pattern.hold(seen))
             && self.any.as_ref().is_none_or(|any| any.iter().any(|words| facts.words.contains(words)))
             && self.all.iter().all(|words| facts.words.contains(words))
-            && self.regex.as_ref().is_none_or(|regex| regex.is_match(&facts.words))
+            && self.expression.as_ref().is_none_or(|expression| expression.is_match(&facts.words))
     }
+}
+
+fn bad(index: usize, (field, problem, hint): Flaw) -> BadRule {
+    BadRule { index, field, problem, hint }
 }
 
 /// No pattern asks for nothing; patterns ask for a fact that one of them fits.
@@ -247,7 +262,7 @@ fn compile(origin: &str, index: usize, rule: &Rule) -> Result<Compiled, Flaw> {
         any: list("contains", rule.contains.as_ref(), "write words to look for", words)?,
         all: list("contains_all", rule.contains_all.as_ref(), "write words to look for", words)?
             .unwrap_or_default(),
-        regex: rule.matches.as_deref().map(regex).transpose()?,
+        expression: rule.matches.as_deref().map(Expression::read).transpose()?,
         rule: rule.clone(),
     };
     let nothing_asked = compiled.status.is_none()
@@ -257,7 +272,7 @@ fn compile(origin: &str, index: usize, rule: &Rule) -> Result<Compiled, Flaw> {
         && compiled.stage.is_none()
         && compiled.any.is_none()
         && compiled.all.is_empty()
-        && compiled.regex.is_none();
+        && compiled.expression.is_none();
     if nothing_asked {
         let hint =
             "give at least one of status, enhanced, name, fault, stage, contains, contains_all, matches";
@@ -292,20 +307,43 @@ fn words(text: &str) -> Result<String, String> {
     if words.trim().is_empty() { Err("empty words are in every reply".to_owned()) } else { Ok(words) }
 }
 
-fn regex(text: &str) -> Result<Regex, Flaw> {
-    let hint = "test it with `pombo classify`, or use `contains` for plain words";
-    let flaw = |problem: String| (Some("matches"), problem, hint);
-    if text.is_empty() {
-        return Err(flaw("`matches` is empty, which matches every reply".to_owned()));
+/// What `matches` asks for.
+#[derive(Clone, Debug)]
+struct Expression {
+    bare: String,
+    compiled: OnceLock<Regex>,
+}
+
+impl Expression {
+    fn read(text: &str) -> Result<Expression, Flaw> {
+        if text.is_empty() {
+            return Err(unfit("`matches` is empty, which matches every reply".to_owned()));
+        }
+        // The words that it is held against have no accents.
+        let bare = text.chars().flat_map(|c| if c.is_ascii() { Some(c) } else { plain_letter(c) }).collect();
+        Ok(Expression { bare, compiled: OnceLock::new() })
     }
-    // The words that it is held against have no accents.
-    let bare: String =
-        text.chars().flat_map(|c| if c.is_ascii() { Some(c) } else { plain_letter(c) }).collect();
-    RegexBuilder::new(&bare).case_insensitive(true).size_limit(1 << 20).build().map_err(|error| {
-        let said = error.to_string();
-        let reason = said.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        flaw(format!("`matches` is not a regular expression: {reason}"))
-    })
+
+    fn compile(&self) -> Result<&Regex, Flaw> {
+        if let Some(regex) = self.compiled.get() {
+            return Ok(regex);
+        }
+        let built = RegexBuilder::new(&self.bare).case_insensitive(true).size_limit(1 << 20).build();
+        let regex = built.map_err(|error| {
+            let said = error.to_string();
+            let reason = said.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            unfit(format!("`matches` is not a regular expression: {reason}"))
+        })?;
+        Ok(self.compiled.get_or_init(|| regex))
+    }
+
+    fn is_match(&self, words: &str) -> bool {
+        self.compile().is_ok_and(|regex| regex.is_match(words))
+    }
+}
+
+fn unfit(problem: String) -> Flaw {
+    (Some("matches"), problem, "test it with `pombo classify`, or use `contains` for plain words")
 }
 
 fn plain_letter(c: char) -> Option<char> {

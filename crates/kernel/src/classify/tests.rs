@@ -24,6 +24,8 @@ fn every_built_in_table_loads_and_names_each_rule_once() {
         assert_eq!(ids.len(), unique.len(), "{kind}");
         assert!(rules.iter().all(|(_, rule)| rule.id.is_some()), "{kind}");
         assert!(ids.len() > 10, "{kind}");
+        let given: Vec<Rule> = rules.iter().map(|(_, rule)| rule.clone()).collect();
+        assert_eq!(Rules::check(&given), [], "{kind}");
     }
 }
 

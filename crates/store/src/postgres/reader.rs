@@ -444,8 +444,11 @@ impl Reading for Reader {
     fn audit(&mut self, mut from: u64, max: usize) -> Result<Vec<(u64, Record)>, StoreError> {
         let mut found = Vec::new();
         while found.len() < max {
-            let at_once = (max - found.len()).min(BLOCKS_AT_ONCE);
-            let values = vec![i64::try_from(from).unwrap_or(i64::MAX).into(), counted(at_once).into()];
+            let wanted = max - found.len();
+            let at_once = wanted.min(BLOCKS_AT_ONCE);
+            let first = i64::try_from(from).unwrap_or(i64::MAX);
+            let values =
+                vec![first.into(), first.saturating_add(counted(wanted)).into(), counted(at_once).into()];
             let blocks = self.one(Whose::Everybodys, (sql!("audit_from"), values))?;
             for block in &blocks {
                 let position = rows::number::<i64, u64>(block, 0)?;

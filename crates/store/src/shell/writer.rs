@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use pombo_kernel::message::{ClaimKey, Draft};
 use pombo_kernel::name::LaneName;
@@ -25,6 +27,12 @@ const GROUP_JOBS: usize = 4096;
 const EXPIRE_AT_ONCE: usize = 1000;
 /// Looks at the clock at least this often, so that a stepped clock is noticed.
 const LONGEST_NAP: Span = Span::from_secs(1);
+/// How long a group waits for producers who were just answered, so that they share its flush.
+const LINGER: Duration = Duration::from_micros(60);
+/// How often it looks in vain, whatever the clock says.
+const LOOKS: usize = 500;
+/// Fewer producers than this are not waited for: they want an answer soon, and there is little to share.
+const CROWD: usize = 4;
 /// How often a group is tried that meets others at the same place.
 const TRIES: usize = 10;
 const FIRST_RETRY: Span = Span::from_millis(250);
@@ -42,6 +50,9 @@ pub struct Writer<C> {
     pub(super) stopped: HashSet<NodeId>,
     pub(super) orphans: Vec<Orphan>,
     pub(super) failing: Option<Failing>,
+    /// Bytes of messages that may soon be there to write, if many producers were answered last time: as many as they
+    /// had brought, and what others brought meanwhile.
+    pub(super) expected: usize,
     pub(super) position: watch::Sender<u64>,
     pub(super) broken: watch::Sender<Option<String>>,
     pub(super) health: watch::Sender<Result<(), StoreError>>,
@@ -184,7 +195,10 @@ impl<C: Core> Writer<C> {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            match self.round(first) {
+            let mut group = Group::new();
+            self.gather(first, &mut group);
+            self.linger(&mut group);
+            match self.round(group) {
                 Flow::On => {}
                 Flow::Broken => return self.refuse_the_rest(),
                 Flow::Closed(answer, told) => {
@@ -198,16 +212,16 @@ impl<C: Core> Writer<C> {
 
     /// Does what is waiting, without waiting for more. False when there will be no further turn.
     pub fn turn(&mut self) -> bool {
-        matches!(self.round(None), Flow::On)
+        let mut group = Group::new();
+        self.gather(None, &mut group);
+        matches!(self.round(group), Flow::On)
     }
 
-    fn round(&mut self, first: Option<Job<C>>) -> Flow {
+    fn round(&mut self, mut group: Group<C>) -> Flow {
         let now = self.clock.now();
         if self.failing.as_ref().is_some_and(|failing| failing.is_over(now)) {
             self.recover(now);
         }
-        let mut group = Group::new();
-        self.gather(first, &mut group);
         let result = match self.failure() {
             // Told at once: there is nothing to wait for.
             Some(failure) => {
@@ -220,6 +234,7 @@ impl<C: Core> Writer<C> {
             None => self.write(&mut group, now).map(Some),
         };
         let before = self.backlog.fetch_sub(group.weight, Ordering::Relaxed);
+        self.expected = if group.accepts.callers.len() < CROWD { 0 } else { before };
         self.meter.bytes_waiting.set(i64::try_from(before.saturating_sub(group.weight)).unwrap_or(i64::MAX));
         if let Ok(Some(position)) = &result {
             self.position.send_if_modified(|seen| std::mem::replace(seen, *position) != *position);
@@ -286,6 +301,25 @@ impl<C: Core> Writer<C> {
         while let Some(job) = next {
             self.take(job, group);
             next = if group.is_full() { None } else { self.inbox.try_recv().ok() };
+        }
+    }
+
+    /// Gives a crowd of producers the time to come back, since a flush costs the same however many share it.
+    fn linger(&mut self, group: &mut Group<C>) {
+        if group.weight == 0 {
+            return;
+        }
+        let until = self.clock.elapsed() + LINGER;
+        let mut looks = 0;
+        while group.weight < self.expected && !group.is_full() {
+            match self.inbox.try_recv() {
+                Ok(job) => self.take(job, group),
+                Err(_) if looks < LOOKS && self.clock.elapsed() < until => {
+                    looks += 1;
+                    thread::yield_now();
+                }
+                Err(_) => return,
+            }
         }
     }
 
