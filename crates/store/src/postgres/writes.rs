@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use pombo_kernel::id::MessageKey;
-use pombo_kernel::message::{ClaimId, Draft, FailureReason, Message, Progress, QueueName};
+use pombo_kernel::message::{AttemptOutcome, ClaimId, Draft, FailureReason, Message, Progress, QueueName};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::time::{Span, Time};
 
@@ -78,6 +78,16 @@ impl<'a> Row<'a> {
             actor: None,
         }
     }
+
+    /// Whether the message was sent at the first attempt, as most are, and nothing more is to be said of it.
+    fn is_plain(&self) -> bool {
+        let first = Progress { attempts: 1, steps: 1, ..Progress::default() };
+        let sent = self.outcome == AttemptOutcome::Sent.code() && self.seq == 0 && self.number == 1;
+        let comes_back = self.next_due.is_some() || self.delay.is_some();
+        let failed = self.reason.is_some() || self.failure.is_some();
+        let said = self.explanation.is_some() || self.policy.is_some() || self.actor.is_some();
+        sent && self.progress == first && !comes_back && !failed && !said
+    }
 }
 
 /// Columns of one table. Taking them leaves none behind.
@@ -128,10 +138,9 @@ columns!(
     key: i64, nonce: i64, queue: i64, priority: i16, due: i64, recipient: i64, tenant: String, body: Vec<u8>,
 });
 columns!(
-    /// Attempts that ended well, of which there is nothing to be said.
+    /// First attempts that ended well, of which there is nothing to be said. The statement has the rest of their columns.
     PlainHistory, "history_insert_plain", key {
-    key: i64, started_at: i64, finished_at: i64, seq: i32, outcome: i16, round: i16, number: i16, attempts: i16,
-    crashes: i16, doubtful: bool, tenant: String, receipt: Option<String>, keyed: i16,
+    key: i64, started_at: i64, finished_at: i64, tenant: String, receipt: Option<String>,
 });
 columns!(Ready, "ready_insert", key { queue: i64, rank: i16, due: i64, key: i64, steps: i32 });
 columns!(Claims, "claim_insert", id { id: i64, node: i64, at: i64, members: Vec<u8>, });
@@ -216,24 +225,13 @@ impl Writes {
     }
 
     pub(super) fn history(&mut self, row: &Row<'_>) {
-        let comes_back = row.next_due.is_some() || row.delay.is_some();
-        let failed = row.reason.is_some() || row.failure.is_some();
-        let said = row.explanation.is_some() || row.policy.is_some() || row.actor.is_some();
-        if !comes_back && !failed && !said {
+        if row.is_plain() {
             let into = &mut self.plain_history;
             into.key.push(row.key.0);
             into.started_at.push(row.started_at.millis());
             into.finished_at.push(row.finished_at.millis());
-            into.seq.push(steps_of(row.seq));
-            into.outcome.push(i16::from(row.outcome));
-            into.round.push(small(row.progress.round));
-            into.number.push(small(row.number));
-            into.attempts.push(small(row.progress.attempts));
-            into.crashes.push(small(row.progress.crashes));
-            into.doubtful.push(row.progress.doubtful);
             into.tenant.push(row.tenant.as_str().to_owned());
             into.receipt.push(row.receipt.clone());
-            into.keyed.push(small(row.progress.keyed));
             return;
         }
         let text = |text: Option<&str>| text.map(rows::escaped);
