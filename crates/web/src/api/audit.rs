@@ -22,8 +22,9 @@ use crate::problem::Problem;
 use crate::route::Call;
 use crate::view;
 
-/// Records that are read at once.
+/// Records that are read at once, and where few of many are wanted.
 const AT_ONCE: u64 = 500;
+const AT_ONCE_OF_MANY: u64 = 2_500;
 /// Records that are looked at for one page; those that do not match are passed over.
 const LOOKED_AT: u64 = 10_000;
 
@@ -86,9 +87,10 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
     };
     let mut at = from.unwrap_or(u64::MAX).min(scope.end);
     let most = if scope.looks_up() { AT_ONCE } else { LOOKED_AT };
+    let at_once = if scope.is_of_messages() { AT_ONCE_OF_MANY } else { AT_ONCE };
     let (mut found, mut looked) = (Vec::new(), 0);
     while found.len() < limit && looked < most && at > scope.start {
-        let from = at.saturating_sub(AT_ONCE).max(scope.start);
+        let from = at.saturating_sub(at_once).max(scope.start);
         let records = store.audit(from, usize::try_from(at - from).unwrap_or(usize::MAX)).await?;
         let records = records.into_iter().filter(|(position, _)| *position < at).collect();
         let mut kept = scope.keep(store, records, &call.caller, &setup).await?;

@@ -254,6 +254,11 @@ pub(super) struct Scope {
 }
 
 impl Scope {
+    /// Whether only records of some messages are wanted: few of very many.
+    pub(super) fn is_of_messages(&self) -> bool {
+        self.messages.is_some()
+    }
+
     /// Whether messages have to be read in order to know.
     pub(super) fn looks_up(&self) -> bool {
         self.ask.campaign.is_some()
