@@ -22,15 +22,17 @@ use pombo_store::sqlite::Sqlite;
 use place::{Mount, Place, Told, all_arrive, binary, lost, produce, sink};
 
 const IMAGE_MB: u64 = 128;
+/// So much may come in between two cuts.
+const CUT_MB: u64 = 8;
 /// Enough for every run; `POMBO_POWER_CUTS` asks for more.
-const CUTS: usize = 5;
+const CUTS: u64 = 5;
 const PRODUCERS: usize = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ ML-1, RELIABILITY 6
 async fn a_power_cut_loses_nothing_that_was_acknowledged() {
     let cuts = std::env::var("POMBO_POWER_CUTS").map_or(CUTS, |text| text.parse().unwrap());
     let place = Place::new();
-    let disk = Mount::ext4(place.folder.path(), IMAGE_MB);
+    let disk = Mount::ext4(place.folder.path(), IMAGE_MB + CUT_MB * cuts);
     let data = disk.folder.join("data");
     let sink = sink().await;
     let told = Told::default();
