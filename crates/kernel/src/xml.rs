@@ -82,14 +82,16 @@ pub struct BadXml {
 ///
 /// What was told before an error stays told: whoever walks decides what half a document is worth.
 pub fn walk<'a>(text: &'a str, mut tell: impl FnMut(Step<'a>)) -> Result<(), BadXml> {
-    let mut reader = Reader::from_str(text);
+    // The reader passes over byte order marks without counting them.
+    let first = text.len() - text.trim_start_matches('\u{feff}').len();
+    let mut reader = Reader::from_str(&text[first..]);
     let mut open: Vec<(Tag<'a>, Range<usize>)> = Vec::new();
     let mut roots = 0;
     loop {
-        let start = place(&reader);
+        let start = first + place(&reader);
         let bad = |reason| BadXml { reason, line: line(text, start) };
         let event = reader.read_event().map_err(|_| bad("it is not well-formed"))?;
-        let end = place(&reader);
+        let end = first + place(&reader);
         match event {
             Event::Start(_) | Event::Empty(_) if open.is_empty() && roots > 0 => {
                 return Err(bad("it has more than one root element"));
@@ -276,6 +278,19 @@ mod tests {
     fn refused(text: &str, reason: &str, line: usize) {
         let bad = steps(text).expect_err(text);
         assert!(bad.reason.contains(reason) && bad.line == line, "{text:?}: {bad}");
+    }
+
+    #[test]
+    fn byte_order_marks_are_passed_over_and_places_stay_right() {
+        let text = "\u{feff}\u{feff}<a><b/></a>";
+        let mut closed = Vec::new();
+        walk(text, |step| {
+            if let Step::Close { outer, .. } = step {
+                closed.push(&text[outer]);
+            }
+        })
+        .unwrap();
+        assert_eq!(closed, ["<b/>", "<a><b/></a>"]);
     }
 
     #[test]

@@ -629,7 +629,8 @@ fn read_profile(reading: &mut Reading, value: Option<Value>, flag: Option<Profil
         _ => {
             let known = ["production", "development"];
             let hint = suggestion(value.as_str().unwrap_or_default(), known);
-            reading.problems.say("profile", format!("{value} is no profile"), hint);
+            // A variable may stand in it, so it is not repeated.
+            reading.problems.say("profile", "this is no profile", hint);
             None
         }
     });

@@ -130,7 +130,13 @@ fn phone(written: &str) -> Result<String, &'static str> {
 }
 
 fn mail(written: &str) -> Result<String, &'static str> {
-    Family::Email.normalised(written).ok_or(match written.matches('@').count() {
+    let read = |text: &str| Family::Email.normalised(text);
+    let whole = read(written).and_then(|whole| match tidy(&whole) {
+        bare if bare == whole => Some(whole),
+        // There are quotes within angle brackets, too.
+        bare => read(&bare).filter(|it| tidy(it) == *it),
+    });
+    whole.ok_or(match written.matches('@').count() {
         0 => "not an e-mail address: there is no @ in it",
         1 => "not an e-mail address: write it as ana@clinica.example",
         _ => "not one e-mail address: write each on a line of its own",

@@ -414,13 +414,18 @@ pub(crate) async fn all_arrive(
     (ids, repeated)
 }
 
-/// Waits until nothing waits any more. Whether that is everything that was acknowledged, the store's file tells.
+/// Waits until nothing waits any more, as long as there are fewer every now and then. Whether that is everything that was
+/// acknowledged, the store's file tells.
 pub(crate) async fn drained(client: &Client, accepted: usize) {
-    for _ in 0..1_500 {
+    let (mut least, mut looks) = (u64::MAX, 0);
+    while looks < 1_500 {
         let stats = client.get("/v1/stats").await.unwrap();
-        if stats["total"]["waiting"].as_u64() == Some(0) {
+        let waiting = stats["total"]["waiting"].as_u64().unwrap();
+        if waiting == 0 {
             return;
         }
+        looks = if waiting < least { 0 } else { looks + 1 };
+        least = least.min(waiting);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("not all of {accepted} was sent: {}", client.get("/v1/stats").await.unwrap());

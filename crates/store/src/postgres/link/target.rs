@@ -58,8 +58,8 @@ impl Target {
             return Err("a database URL looks like postgres://user:password@host/database".to_owned());
         };
         let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
-        if query.contains('@') {
-            // What follows would be about some part of a password.
+        if query.contains('@') || address.matches('@').count() > 1 {
+            // What follows would be about some part of a password, and what is shown would have it.
             return Err(
                 "a `?` or `@` inside of a user, password or parameter must be written %3F or %40".to_owned()
             );
