@@ -181,7 +181,8 @@ pub fn document(kind: ChannelKind, members: Map<String, Value>) -> Result<Reply,
 pub fn http(kind: ChannelKind, status: u16, headers: &[(String, String)], body: &str) -> Reply {
     let hints: Vec<_> = headers.iter().map(|(n, v)| (n.to_ascii_lowercase(), v.clone())).collect();
     let success = (200..300).contains(&status);
-    let accepted = |provider_id: Option<String>| {
+    let accepted = |id: Option<String>| {
+        let provider_id = id.map(|id| cut_at(&id, NAME_BYTES_MAX));
         Reply::Accepted(Receipt { provider_id, code: Some(status), ..Receipt::default() })
     };
     let mut refusal = Refusal { status: Some(status), text: cut(body), hints, ..Refusal::default() };

@@ -301,8 +301,7 @@ fn check_target(
 ) {
     let Some(channel) = channels.get(&notice.channel) else {
         let hint = suggestion(notice.channel.as_str(), channels.keys().map(ChannelName::as_str));
-        let what = format!("there is no channel `{}`", notice.channel);
-        return reading.problems.say(joined(here, "channel"), what, hint);
+        return reading.problems.say(joined(here, "channel"), "there is no such channel", hint);
     };
     let blank = Letter { subject: "x".to_owned(), text: "x".to_owned(), ..Letter::default() };
     let Some(content) = blank.content(channel.kind()) else {
