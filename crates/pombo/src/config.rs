@@ -19,6 +19,7 @@ mod reports;
 mod retention;
 mod section;
 pub mod smtp;
+mod store;
 mod teams;
 #[cfg(test)]
 mod tests;
@@ -37,7 +38,6 @@ use pombo_kernel::classify::Rules;
 use pombo_kernel::guard::{Allowed, Guard};
 use pombo_kernel::name::{ChannelName, LaneName, NoticeName, PolicyName, ReportName, TeamName};
 use pombo_kernel::policy::{Overrides, Policy, Profile};
-use pombo_kernel::secret::Secret;
 use pombo_kernel::setup::{self, ChannelSetup, Destination, EVENTS, LaneSetup, NOTICES, Setup};
 use pombo_kernel::time::Span;
 use pombo_kernel::window::{Window, Zone};
@@ -62,6 +62,7 @@ use self::environment::joined;
 use self::line::Hours;
 use self::policies::{check_channel_policies, effective, read_policies};
 use self::section::Reading;
+use self::store::Store;
 
 /// A commented file with every key, which is itself a valid configuration.
 pub const EXAMPLE: &str = include_str!("config/example.toml");
@@ -377,19 +378,6 @@ impl Default for Dashboard {
     }
 }
 
-/// Where messages are kept, if not in the folder that `--data` names.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct Store {
-    /// A PostgreSQL that any number of nodes share, for example "postgres://pombo@db.example/pombo"; with a password,
-    /// "${DATABASE_URL}".
-    database_url: Option<Secret>,
-    /// A file that holds it, instead of `database_url`.
-    database_url_file: Option<PathBuf>,
-    /// On PostgreSQL: months that ended longer ago are dropped, once everything in them is finished, for example "365d".
-    keep: Option<Span>,
-}
-
 impl Config {
     /// Reads the source and checks all of it.
     pub fn load(source: Source, environment: &Environment) -> Result<Config, Problems> {
@@ -446,7 +434,7 @@ impl Config {
         let metrics = reading.section("metrics", metrics.unwrap_or_default());
         let dashboard = table.remove("dashboard").and_then(|value| reading.table("dashboard", value));
         let dashboard = reading.section("dashboard", dashboard.unwrap_or_default());
-        let (database, keep) = read_store(&mut reading, table.remove("store"), &folder);
+        let (database, keep) = store::read(&mut reading, table.remove("store"), &folder);
         retention::check_months(&mut reading, keep, &channels);
         let audit = audit::read(&mut reading, table.remove("audit"), &folder);
         let privacy = table.remove("privacy").and_then(|value| reading.table("privacy", value));
@@ -628,9 +616,9 @@ fn read_profile(reading: &mut Reading, value: Option<Value>, flag: Option<Profil
         Some("development") => Some(Profile::Development),
         _ => {
             let known = ["production", "development"];
-            let hint = suggestion(value.as_str().unwrap_or_default(), known);
-            // A variable may stand in it, so it is not repeated.
-            reading.problems.say("profile", "this is no profile", hint);
+            let text = value.as_str().unwrap_or_default();
+            let what = reading.unspoken("profile", text, format!("{value} is no profile"));
+            reading.problems.say("profile", what, suggestion(text, known));
             None
         }
     });
@@ -720,9 +708,6 @@ fn read_events(reading: &mut Reading, value: Option<Value>, folder: &Path) -> Ev
     events
 }
 
-/// Messages are kept for at least so long, since people ask about last week.
-const KEEP_MIN: Span = Span::from_hours(24 * 7);
-
 /// Attachments beyond this would not fit in the room that all requests share.
 const ATTACHMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -749,37 +734,6 @@ fn read_limits(reading: &mut Reading, value: Option<Value>) -> Limits {
         "make it larger, for example 8388608",
     );
     limits
-}
-
-fn read_store(reading: &mut Reading, value: Option<Value>, folder: &Path) -> (Option<Target>, Option<Span>) {
-    let table = value.and_then(|value| reading.table("store", value)).unwrap_or_default();
-    let Store { database_url, database_url_file, keep } = reading.section("store", table);
-    if keep.is_some_and(|keep| keep < KEEP_MIN) {
-        let hint = "for example \"365d\"; leave it out to keep everything";
-        reading.problems.say("store.keep", format!("shorter than {KEEP_MIN}"), hint);
-    }
-    let here = "store.database_url";
-    // An address alone is no secret.
-    let open = database_url.as_ref().is_some_and(|url| !has_password(url.expose()));
-    if open {
-        reading.origins.note_outside(here.to_owned());
-    }
-    let file = database_url_file.as_deref();
-    let url = channel::secret(reading, "store", "database_url", database_url, file, folder);
-    let target = match url.map(|url| Target::parse(url.expose())) {
-        Some(Err(why)) => {
-            reading.problems.say(here, why, "write postgres://user:password@host:5432/database");
-            None
-        }
-        parsed => parsed.and_then(Result::ok),
-    };
-    (target, keep)
-}
-
-fn has_password(url: &str) -> bool {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
-    user.contains(':') || rest.contains("password=")
 }
 
 /// The named tables below a section, with names that are fit to be names.

@@ -568,6 +568,9 @@ mod tests {
         assert!(accepted(ChannelKind::Webhook, 204, ""));
         assert!(accepted(ChannelKind::Tiss, 200, "<numeroProtocolo>7</numeroProtocolo>"));
         assert!(!accepted(ChannelKind::Tiss, 500, "<numeroProtocolo>7</numeroProtocolo>"));
+        let endless = format!("<numeroProtocolo>{}</numeroProtocolo>", "7".repeat(5_000));
+        let Reply::Accepted(receipt) = http(ChannelKind::Tiss, 200, &[], &endless) else { panic!("refused") };
+        assert_eq!(receipt.provider_id.map(|id| id.len()), Some(NAME_BYTES_MAX));
     }
 
     #[test] // REQ CF-2

@@ -607,6 +607,15 @@ fn a_value_from_outside_is_never_repeated() {
     let problems = load(file, &[("PW", "Sup3r/S3cret#1")]).unwrap_err();
     let said = problems.to_string();
     assert!(said.contains("channels.m.url") && !said.contains("S3cret"), "{said}");
+
+    let wrong = "[notices.ops]\nto = 'ops@clinic.example'\nchannel = ";
+    for (file, path) in [("profile = ", "profile"), (wrong, "notices.ops.channel")] {
+        let told =
+            |value: &str| load(&format!("{file}'{value}'"), &[("PW", "s3cret")]).unwrap_err().to_string();
+        assert!(told("mistyped").contains("mistyped"), "{path}");
+        let said = told("a${PW}b");
+        assert!(said.contains(path) && !said.contains("s3cret"), "{said}");
+    }
 }
 
 #[test]
