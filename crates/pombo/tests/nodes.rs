@@ -1,4 +1,7 @@
 //! Three real nodes on one PostgreSQL, treated badly while they send.
+//!
+//! With `POMBO_BIN_BEFORE` they begin as that version, and whoever starts in another's place is of this one, as when
+//! nodes are brought up to date one by one.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -6,6 +9,7 @@ mod place;
 
 use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,7 +22,7 @@ use pombo_testbed::{Cluster, Database};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use place::{Place, Server, WORKERS, drained, read_trail, sealed};
+use place::{Place, Server, WORKERS, binary, binary_before, drained, read_trail, sealed};
 
 const MESSAGES: usize = 100_000;
 /// Messages of one request, and how many requests are under way.
@@ -68,8 +72,8 @@ impl World {
         World { cluster, database, clock, sink, known: HashSet::new(), faults: Vec::new() }
     }
 
-    async fn start(&mut self, place: Place) -> Life {
-        let server = place.start_on(self.database.url());
+    async fn start(&mut self, place: Place, binary: PathBuf) -> Life {
+        let server = place.start_on_by(binary, self.database.url());
         place.ready().await;
         for _ in 0..600 {
             let lives = self.database.ask("SELECT id FROM pombo.node");
@@ -98,7 +102,7 @@ impl World {
     async fn kill(&mut self, life: Life) -> Life {
         self.freeze(&life).await;
         life.server.kill();
-        self.start(life.place).await
+        self.start(life.place, binary()).await
     }
 
     /// Stops a node that is in the middle of something.
@@ -176,9 +180,9 @@ async fn nothing_is_lost_while_nodes_are_killed_and_frozen_and_the_database_is_c
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("sink");
     let mut world = World::new(&log).await;
-    let mut one = world.start(Place::new()).await;
-    let two = world.start(Place::new()).await;
-    let mut three = world.start(Place::new()).await;
+    let mut one = world.start(Place::new(), binary_before()).await;
+    let two = world.start(Place::new(), binary_before()).await;
+    let mut three = world.start(Place::new(), binary_before()).await;
 
     let (next, allowed) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
     let urls = [world.sink.url("/slow?ms=3"), world.sink.url("/flaky?fail=1")];

@@ -37,6 +37,11 @@ pub(crate) fn binary() -> PathBuf {
     std::env::var_os("POMBO_BIN").map_or_else(|| env!("CARGO_BIN_EXE_pombo").into(), PathBuf::from)
 }
 
+/// That of the version before, where it is named, for whoever wants nodes of both at work at once.
+pub(crate) fn binary_before() -> PathBuf {
+    std::env::var_os("POMBO_BIN_BEFORE").map_or_else(binary, PathBuf::from)
+}
+
 /// A folder with a configuration whose only channel leads to the sink.
 pub(crate) struct Place {
     pub(crate) folder: tempfile::TempDir,
@@ -77,6 +82,11 @@ impl Place {
     /// The same with options of its own.
     pub(crate) fn start_on_with(&self, url: &str, options: &[&str]) -> Server {
         self.spawn(Command::new(binary()), "--database-url", url.as_ref(), options)
+    }
+
+    /// The same by a binary that may be another version's.
+    pub(crate) fn start_on_by(&self, binary: PathBuf, url: &str) -> Server {
+        self.spawn(Command::new(binary), "--database-url", url.as_ref(), &[])
     }
 
     /// Starts the server with much to say, into a pipe that nobody reads.
