@@ -60,8 +60,12 @@ pub enum Event {
         key: ClaimKey,
         reason: Reason,
     },
-    /// Results are durable, or were no longer wanted.
-    Settled(Vec<ClaimKey>),
+    /// Results are durable, or were no longer wanted; and this takes their places, asked for in that term.
+    TurnedOver {
+        keys: Vec<ClaimKey>,
+        claimed: Vec<Claimed>,
+        term: Term,
+    },
     /// Messages were given back, or left out.
     Released(Vec<ClaimKey>),
     /// Time has passed.
@@ -94,6 +98,7 @@ pub enum Effect {
         kind: ChannelKind,
         timeout: Span,
     },
+    /// To be done together with what [`Core::refill`] says.
     Settle(Vec<Ended>),
     Release(Vec<ClaimKey>),
     /// Ends a message unsent: its recipient is on the suppression list, for that reason.
@@ -104,6 +109,14 @@ pub enum Effect {
     StopClaims,
     /// Nothing is under way any more.
     Stopped,
+}
+
+/// What may take the places of messages that ended, in the commit that records it.
+#[derive(Clone, Debug)]
+pub struct Refill {
+    pub asks: Vec<Ask>,
+    /// In which it was asked for.
+    pub term: Term,
 }
 
 /// An attempt that ended, with what is to be recorded about it.
@@ -273,17 +286,17 @@ impl Core {
                     effects.push(Effect::LeaveOut { key, reason });
                 }
             }
-            Event::Settled(keys) | Event::Released(keys) => {
-                let mut lanes: Vec<LaneName> = Vec::new();
-                for key in &keys {
-                    let Some(lane) = self.settling.remove(key).flatten() else { continue };
-                    self.free(&lane, 1);
-                    if !lanes.contains(&lane) {
-                        lanes.push(lane);
+            Event::TurnedOver { keys, claimed, term } => {
+                // First, so that nobody asks for their slots once more.
+                for claimed in &claimed {
+                    if let Some(lane) = self.lanes.get_mut(&claimed.message.queue.lane) {
+                        lane.taken += 1;
                     }
                 }
-                effects.extend(lanes.iter().filter_map(|lane| self.ask(lane, now)));
+                effects.extend(self.send_all(claimed, Some(term), now, dice));
+                effects.extend(self.freed(&keys, now));
             }
+            Event::Released(keys) => effects.extend(self.freed(&keys, now)),
             Event::Reload(setup) => {
                 self.rates = rates(&setup);
                 self.setup = setup;
@@ -323,6 +336,19 @@ impl Core {
         let Some(Sending { claimed, .. }) = self.sending.remove(&key) else { return false };
         self.settling.insert(key, Some(claimed.message.queue.lane.clone()));
         true
+    }
+
+    /// Frees the slots of messages whose end is durable, and asks for others in their places.
+    fn freed(&mut self, keys: &[ClaimKey], now: Time) -> Vec<Effect> {
+        let mut lanes: Vec<LaneName> = Vec::new();
+        for key in keys {
+            let Some(lane) = self.settling.remove(key).flatten() else { continue };
+            self.free(&lane, 1);
+            if !lanes.contains(&lane) {
+                lanes.push(lane);
+            }
+        }
+        lanes.iter().filter_map(|lane| self.ask(lane, now)).collect()
     }
 
     fn free(&mut self, lane: &LaneName, slots: usize) {
@@ -365,6 +391,31 @@ impl Core {
         lane.taken += max;
         let rates = Arc::clone(&self.rates);
         Some(Effect::Claim(Ask { node: self.node, lane: name.clone(), max, rates }))
+    }
+
+    /// What may take the places of these, in the commit by which their slots are free: as many of each lane as it has
+    /// slots for.
+    pub fn refill(&self, ended: &[Ended], now: Time) -> Refill {
+        let mut asks: Vec<Ask> = Vec::new();
+        if self.phase == Phase::Running && !self.lease.is_silent(now) {
+            for ended in ended {
+                let Some(Some(lane)) = self.settling.get(&ended.settlement.key) else { continue };
+                match asks.iter_mut().find(|ask| ask.lane == *lane) {
+                    Some(ask) => ask.max += 1,
+                    None => {
+                        let rates = Arc::clone(&self.rates);
+                        asks.push(Ask { node: self.node, lane: lane.clone(), max: 1, rates });
+                    }
+                }
+            }
+            // A lane may have fewer slots by now than it has taken.
+            asks.retain_mut(|ask| {
+                let Some(lane) = self.lanes.get(&ask.lane) else { return false };
+                ask.max = ask.max.min((lane.workers + ask.max).saturating_sub(lane.taken));
+                ask.max > 0
+            });
+        }
+        Refill { asks, term: self.lease.term() }
     }
 
     /// Sends what may be sent now; gives the rest back.

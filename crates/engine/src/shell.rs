@@ -16,13 +16,13 @@ use pombo_kernel::setup::Setup;
 use pombo_kernel::suppression::Reason;
 use pombo_kernel::time::{Clock, Span};
 use pombo_kernel::trace::Tracer;
-use pombo_store::{Ask, Claimed, NodeId, Settled, Settlement, Store, StoreError};
+use pombo_store::{Ask, Claimed, NodeId, Settled, Settlement, Store, StoreError, TurnedOver};
 use prometheus::Histogram;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::{error, info, warn};
 
 use crate::core::{
-    About, Core, Effect, Ended, Event, HEARTBEAT, LEASE, Lease, Term, idempotency_key, may_send,
+    About, Core, Effect, Ended, Event, HEARTBEAT, LEASE, Lease, Refill, Term, idempotency_key, may_send,
 };
 use crate::log;
 use crate::meter::{Lanes, Meter};
@@ -202,6 +202,7 @@ async fn run(
             hands.lease.send_if_modified(|seen| std::mem::replace(seen, core.lease()) != core.lease());
             for effect in effects {
                 match effect {
+                    // Together, so that they share a commit.
                     Effect::Settle(some) => ended.extend(some),
                     Effect::Stopped => {
                         stopped.send_replace(true);
@@ -212,7 +213,8 @@ async fn run(
             }
         }
         if !ended.is_empty() {
-            hands.perform(Effect::Settle(ended));
+            let refill = core.refill(&ended, now);
+            hands.settle(ended, refill);
         }
     }
 }
@@ -273,7 +275,6 @@ impl Hands {
                     }
                 });
             })),
-            Effect::Settle(ended) => self.settle(ended),
             Effect::Release(keys) => drop(tokio::spawn(async move {
                 let released = hands.persist(|| hands.store.release(keys.clone())).await;
                 if released.is_some() {
@@ -311,7 +312,7 @@ impl Hands {
             Effect::StopClaims => drop(tokio::spawn(async move {
                 let _ = hands.store.stop_claims(hands.node).await;
             })),
-            Effect::Stopped => {}
+            Effect::Settle(_) | Effect::Stopped => {}
         }
     }
 
@@ -380,14 +381,17 @@ impl Hands {
         Ok(reply)
     }
 
-    fn settle(self: &Arc<Hands>, ended: Vec<Ended>) {
+    fn settle(self: &Arc<Hands>, ended: Vec<Ended>, refill: Refill) {
         let hands = Arc::clone(self);
+        let Refill { asks, term } = refill;
         let (settlements, about): (Vec<Settlement>, Vec<About>) =
             ended.into_iter().map(|ended| (ended.settlement, ended.about)).unzip();
         tokio::spawn(async move {
             let from = hands.trail.as_ref().map(Trail::now);
-            let settled = hands.persist(|| hands.store.settle(settlements.clone())).await;
-            let Some(settled) = settled else { return };
+            let written = hands.persist(|| hands.store.turn_over(settlements.clone(), asks.clone())).await;
+            let Some(TurnedOver { settled, claimed }) = written else { return };
+            let keys = settlements.iter().map(|settlement| settlement.key).collect();
+            hands.tell(Event::TurnedOver { keys, claimed, term });
             for ((settlement, about), settled) in settlements.iter().zip(&about).zip(settled) {
                 if settled == Settled::Done {
                     hands.meter.settled(settlement);
@@ -399,7 +403,6 @@ impl Hands {
                     .and_then(|(trail, from)| trail.settled(&about.claimed, settlement, settled, from));
                 log::settled(settlement, about, settled, traced);
             }
-            hands.tell(Event::Settled(settlements.iter().map(|settlement| settlement.key).collect()));
         });
     }
 

@@ -279,6 +279,7 @@ fn a_slot_counts_as_busy_from_the_claim_until_the_result_is_durable() {
     let key = message(1).key;
     node.step(Event::Replied { key, reply: Reply::Accepted(Receipt::default()) }, 2);
     assert_eq!(busy(&node), [(1, 2)]);
-    node.step(Event::Settled(vec![key]), 3);
+    let term = node.core.lease().term();
+    node.step(Event::TurnedOver { keys: vec![key], claimed: Vec::new(), term }, 3);
     assert_eq!(busy(&node), [(0, 2)]);
 }

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use pombo_engine::core::Refill;
 use pombo_kernel::block::Block;
 use pombo_kernel::delivery::Report;
 use pombo_kernel::id::MessageId;
@@ -16,7 +17,7 @@ use pombo_store::roster::{Enlist, Feed};
 use pombo_store::shelf::Shelve;
 use pombo_store::{
     Accepted, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Place, Reported, Settled, Settlement,
-    Store, StoreError,
+    Store, StoreError, TurnedOver,
 };
 
 /// Who called.
@@ -35,7 +36,7 @@ pub(crate) enum Call {
     TakeOver { node: NodeId, max: usize },
     Claim(Ask),
     StopClaims(NodeId),
-    Settle { settlements: Vec<Settlement>, tries: u32 },
+    Settle { settlements: Vec<Settlement>, refill: Refill, tries: u32 },
     Release { keys: Vec<ClaimKey>, tries: u32 },
     LeaveOut { key: ClaimKey, reason: Reason, tries: u32 },
     Accept { drafts: Vec<Draft>, tries: u32 },
@@ -61,6 +62,7 @@ pub(crate) enum Answered {
     Nothing(Result<(), StoreError>),
     Claimed(Result<Vec<Claimed>, StoreError>),
     Settled(Result<Vec<Settled>, StoreError>),
+    TurnedOver(Result<TurnedOver, StoreError>),
     Accepted(Result<Vec<Result<Accepted, Conflict>>, StoreError>),
     Cancelled(Result<Cancelled, StoreError>),
     Ruled(Result<Verdicts, StoreError>),
@@ -87,7 +89,9 @@ impl Pending {
                 Call::TakeOver { node, max } => Answered::Claimed(store.take_over(node, max).await),
                 Call::Claim(ask) => Answered::Claimed(store.claim(ask).await),
                 Call::StopClaims(node) => Answered::Nothing(store.stop_claims(node).await),
-                Call::Settle { settlements, .. } => Answered::Settled(store.settle(settlements).await),
+                Call::Settle { settlements, refill, .. } => {
+                    Answered::TurnedOver(store.turn_over(settlements, refill.asks).await)
+                }
                 Call::Release { keys, .. } => Answered::Settled(store.release(keys).await),
                 Call::LeaveOut { key, reason, .. } => {
                     let left_out = store.leave_out(key, reason.to_string()).await;
@@ -147,10 +151,18 @@ impl Call {
         match self {
             Call::StopClaims(_) => None,
             Call::Claim(_) | Call::TakeOver { .. } => Some(Answered::Claimed(Err(error))),
-            Call::Settle { .. } | Call::Release { .. } | Call::LeaveOut { .. } => {
-                Some(Answered::Settled(Err(error)))
-            }
+            Call::Settle { .. } => Some(Answered::TurnedOver(Err(error))),
+            Call::Release { .. } | Call::LeaveOut { .. } => Some(Answered::Settled(Err(error))),
             _ => Some(Answered::Nothing(Err(error))),
+        }
+    }
+
+    /// Whether whoever called may now hold messages that only the answer tells of.
+    pub(crate) fn claims(&self) -> bool {
+        match self {
+            Call::Claim(_) | Call::TakeOver { .. } | Call::StopClaims(_) => true,
+            Call::Settle { refill, .. } => !refill.asks.is_empty(),
+            _ => false,
         }
     }
 

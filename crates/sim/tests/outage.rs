@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use pombo_engine::core::{Core, Effect, Event, HEARTBEAT};
+use pombo_engine::core::{Core, Effect, Event, HEARTBEAT, Refill};
 use pombo_kernel::block::{Block, BlockKind};
 use pombo_kernel::classify::Rules;
 use pombo_kernel::dice::Dice;
@@ -28,7 +28,7 @@ use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::core::{Core as _, Reading};
 use pombo_store::shell::{Shell, Writer};
 use pombo_store::sqlite::Sqlite;
-use pombo_store::{Counted, NodeId, Store, Story};
+use pombo_store::{Counted, NodeId, Store, Story, TurnedOver};
 use tempfile::TempDir;
 
 const START: i64 = 1_800_000_000_000;
@@ -357,14 +357,17 @@ impl Line {
                     Answered::Event(Some(Event::Claimed { lane, asked, claimed }))
                 })
             }),
-            Effect::Settle(ended) => self.ask(move |store| {
-                Box::pin(async move {
-                    let settlements: Vec<_> = ended.into_iter().map(|ended| ended.settlement).collect();
-                    let keys = settlements.iter().map(|settlement| settlement.key).collect();
-                    store.settle(settlements).await.unwrap();
-                    Answered::Event(Some(Event::Settled(keys)))
-                })
-            }),
+            Effect::Settle(ended) => {
+                let Refill { asks, term } = self.process().core.refill(&ended, now);
+                self.ask(move |store| {
+                    Box::pin(async move {
+                        let settlements: Vec<_> = ended.into_iter().map(|ended| ended.settlement).collect();
+                        let keys = settlements.iter().map(|settlement| settlement.key).collect();
+                        let TurnedOver { claimed, .. } = store.turn_over(settlements, asks).await.unwrap();
+                        Answered::Event(Some(Event::TurnedOver { keys, claimed, term }))
+                    })
+                });
+            }
             Effect::Release(keys) => self.ask(move |store| {
                 Box::pin(async move {
                     store.release(keys.clone()).await.unwrap();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use pombo_engine::core::{Core, Effect, Event, HEARTBEAT};
+use pombo_engine::core::{Core, Effect, Event, HEARTBEAT, Refill};
 use pombo_kernel::adapt::{self, Adapted, Adaptive};
 use pombo_kernel::breaker;
 use pombo_kernel::classify::Rules;
@@ -32,7 +32,7 @@ use pombo_store::core::{Core as _, Reading};
 use pombo_store::learning::{Lesson, seen};
 use pombo_store::shell::{Shell, Writer};
 use pombo_store::sqlite::Sqlite;
-use pombo_store::{NodeId, Store};
+use pombo_store::{NodeId, Store, TurnedOver};
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -315,14 +315,15 @@ impl Outage {
                 })
             }),
             Effect::Settle(ended) => {
+                let Refill { asks, term } = self.process.core.refill(&ended, now);
                 let settlements: Vec<_> = ended.into_iter().map(|ended| ended.settlement).collect();
                 let over = settlements.iter().filter(|it| it.attempt.next_delay.is_none()).count();
                 self.ended += over;
                 self.ask(move |store| {
                     Box::pin(async move {
                         let keys = settlements.iter().map(|settlement| settlement.key).collect();
-                        store.settle(settlements).await.unwrap();
-                        Answered::Event(Event::Settled(keys))
+                        let TurnedOver { claimed, .. } = store.turn_over(settlements, asks).await.unwrap();
+                        Answered::Event(Event::TurnedOver { keys, claimed, term })
                     })
                 });
             }

@@ -128,6 +128,14 @@ pub struct Ask {
     pub rates: Arc<Rates>,
 }
 
+/// What became of results, and what takes their places.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnedOver {
+    /// One for each settlement.
+    pub settled: Vec<Settled>,
+    pub claimed: Vec<Claimed>,
+}
+
 /// A message that its holder, and nobody else, may send now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
@@ -341,8 +349,18 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Takes over up to `max` messages whose holder is gone. Each is in doubt: perhaps sent, perhaps not.
     fn take_over(&self, node: NodeId, max: usize) -> Answer<'_, Vec<Claimed>>;
 
-    /// Records results. A settlement whose claim is no longer valid changes nothing.
-    fn settle(&self, settlements: Vec<Settlement>) -> Answer<'_, Vec<Settled>>;
+    /// Records results and, in the same commit, claims what may take their places. A settlement whose claim is no longer
+    /// valid changes nothing; an ask that finds nothing due gets nothing, at once.
+    ///
+    /// A slot is free once its result is durable. Were its next message claimed after that, every message would wait for
+    /// one commit more.
+    fn turn_over(&self, settlements: Vec<Settlement>, asks: Vec<Ask>) -> Answer<'_, TurnedOver>;
+
+    /// Records results, and leaves it at that.
+    fn settle(&self, settlements: Vec<Settlement>) -> Answer<'_, Vec<Settled>> {
+        let turned_over = self.turn_over(settlements, Vec::new());
+        Box::pin(async move { Ok(turned_over.await?.settled) })
+    }
 
     /// Gives back messages that were not sent, uncharged.
     fn release(&self, claims: Vec<ClaimKey>) -> Answer<'_, Vec<Settled>>;

@@ -35,7 +35,7 @@ use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use crate::{
     Accepted, Answer, Ask, Backlog, Cancelled, Claimed, Conflict, Filter, Finding, Line, Measured, NodeId,
     Page, Pause, Place, Put, Reported, Settled, Settlement, StatsWanted, Store, StoreError, Story, Tally,
-    TemplateVersion,
+    TemplateVersion, TurnedOver,
 };
 
 pub use meter::Meter;
@@ -90,7 +90,7 @@ struct Batch<I, O> {
 
 enum Job<C> {
     Accept { weight: usize, batch: Batch<Draft, Result<Accepted, Conflict>> },
-    Settle(Batch<Settlement, Settled>),
+    TurnOver(TurnOver),
     Release(Batch<ClaimKey, Settled>),
     Work(Box<dyn Task<C>>),
     TakeOver(TakeOver),
@@ -98,6 +98,13 @@ enum Job<C> {
     StopClaims(NodeId, oneshot::Sender<Result<(), StoreError>>),
     Nudge,
     Close(oneshot::Sender<Result<(), StoreError>>),
+}
+
+/// Results, and a wish for what may take their places.
+struct TurnOver {
+    settlements: Vec<Settlement>,
+    asks: Vec<Ask>,
+    answer: oneshot::Sender<Result<TurnedOver, StoreError>>,
 }
 
 /// A wish for the messages of nodes that are gone.
@@ -330,8 +337,8 @@ impl<C: Core> Store for Shell<C> {
         self.ask(|answer| Job::TakeOver(TakeOver { node, max, answer }))
     }
 
-    fn settle(&self, settlements: Vec<Settlement>) -> Answer<'_, Vec<Settled>> {
-        self.ask(|answer| Job::Settle(Batch { items: settlements, answer }))
+    fn turn_over(&self, settlements: Vec<Settlement>, asks: Vec<Ask>) -> Answer<'_, TurnedOver> {
+        self.ask(|answer| Job::TurnOver(TurnOver { settlements, asks, answer }))
     }
 
     fn release(&self, claims: Vec<ClaimKey>) -> Answer<'_, Vec<Settled>> {

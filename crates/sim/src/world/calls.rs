@@ -4,7 +4,7 @@ use pombo_engine::core::Event;
 use pombo_kernel::breaker::Sign;
 use pombo_kernel::message::Idempotency;
 use pombo_store::dead::Hastened;
-use pombo_store::{Accepted, Ask, Cancelled, Repeat, Reported, StoreError};
+use pombo_store::{Accepted, Ask, Cancelled, Repeat, Reported, StoreError, TurnedOver};
 
 use super::{Happening, World};
 use crate::call::{Answered, Call, Caller, Pending};
@@ -87,7 +87,7 @@ impl<C: Lasting> World<C> {
                 }
                 Ok(())
             }
-            (Call::Settle { settlements, .. }, Answered::Settled(Ok(settled))) => {
+            (Call::Settle { settlements, .. }, Answered::TurnedOver(Ok(TurnedOver { settled, .. }))) => {
                 let keys = settlements.iter().map(|settlement| settlement.key);
                 keys.zip(settled).try_for_each(|(key, settled)| self.oracle.settled(key, *settled))
             }
@@ -213,7 +213,7 @@ impl<C: Lasting> World<C> {
         let answered = match cut_until.filter(|until| *until > self.now) {
             // On a database, a node's own writer gives back what it claimed and was not told of. Here there is one
             // writer for all, so that whoever claims is told late.
-            Some(until) if matches!(call, Call::Claim(_) | Call::TakeOver { .. } | Call::StopClaims(_)) => {
+            Some(until) if call.claims() => {
                 self.later_at(until, Happening::Answer(caller, call, answered));
                 return Ok(());
             }
@@ -239,13 +239,14 @@ impl<C: Lasting> World<C> {
                 }
                 self.tell(life, Event::TakenOver(lost))
             }
-            (Call::Settle { settlements, tries }, Answered::Settled(result)) => match result {
-                Ok(_) => {
+            (Call::Settle { settlements, refill, tries }, Answered::TurnedOver(result)) => match result {
+                Ok(TurnedOver { claimed, .. }) => {
+                    self.oracle.handed(Holder(life), &claimed)?;
                     let keys = settlements.iter().map(|settlement| settlement.key).collect();
-                    self.tell(life, Event::Settled(keys))
+                    self.tell(life, Event::TurnedOver { keys, claimed, term: refill.term })
                 }
                 Err(_) => {
-                    let call = Call::Settle { settlements, tries: tries + 1 };
+                    let call = Call::Settle { settlements, refill, tries: tries + 1 };
                     self.call(caller, call, retry_after(tries));
                     Ok(())
                 }

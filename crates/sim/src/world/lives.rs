@@ -192,8 +192,9 @@ impl<C: Lasting> World<C> {
             Effect::Claim(ask) => self.call(caller, Call::Claim(ask), 0),
             Effect::ClaimLater(ask) => self.claim_later(number, ask),
             Effect::Settle(ended) => {
+                let refill = life.core.refill(&ended, now);
                 let settlements = ended.into_iter().map(|ended| ended.settlement).collect();
-                self.call(caller, Call::Settle { settlements, tries: 0 }, 0);
+                self.call(caller, Call::Settle { settlements, refill, tries: 0 }, 0);
             }
             Effect::Release(keys) => self.call(caller, Call::Release { keys, tries: 0 }, 0),
             Effect::LeaveOut { key, reason } => {

@@ -16,9 +16,9 @@ use pombo_kernel::time::{Clock, Span, Time};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, error, info, warn};
 
-use super::{Answers, Batch, Entropy, Job, Meter, Parked, TakeOver, Task};
+use super::{Answers, Batch, Entropy, Job, Meter, Parked, TakeOver, Task, TurnOver};
 use crate::core::Core;
-use crate::{Accepted, Claimed, Conflict, NodeId, Settled, Settlement, StoreError};
+use crate::{Accepted, Ask, Claimed, Conflict, NodeId, Settled, Settlement, StoreError, TurnedOver};
 
 /// What one commit holds at most.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
@@ -82,7 +82,9 @@ impl Failing {
 /// Jobs that share a commit, and what each of them found.
 struct Group<C> {
     accepts: Many<Draft, Result<Accepted, Conflict>>,
-    settles: Many<Settlement, Settled>,
+    settles: Vec<Settlement>,
+    settled: Vec<Settled>,
+    turns: Vec<Turn>,
     releases: Many<ClaimKey, Settled>,
     tasks: Vec<Box<dyn Task<C>>>,
     takeovers: Vec<(TakeOver, Vec<Claimed>)>,
@@ -91,6 +93,14 @@ struct Group<C> {
     closing: Option<oneshot::Sender<Result<(), StoreError>>>,
     weight: usize,
     jobs: usize,
+}
+
+/// A caller's part of the group's settlements, and what takes their places.
+struct Turn {
+    settles: usize,
+    asks: Vec<Ask>,
+    claimed: Vec<Claimed>,
+    answer: oneshot::Sender<Result<TurnedOver, StoreError>>,
 }
 
 /// The items of several callers, and how many are whose.
@@ -125,7 +135,9 @@ impl<C: Core> Group<C> {
     const fn new() -> Group<C> {
         Group {
             accepts: Many::NONE,
-            settles: Many::NONE,
+            settles: Vec::new(),
+            settled: Vec::new(),
+            turns: Vec::new(),
             releases: Many::NONE,
             tasks: Vec::new(),
             takeovers: Vec::new(),
@@ -145,8 +157,8 @@ impl<C: Core> Group<C> {
         if !self.accepts.items.is_empty() {
             self.accepts.found = core.accept_group(&mut self.accepts.items, now)?;
         }
-        if !self.settles.items.is_empty() {
-            self.settles.found = core.settle_all(&self.settles.items, now)?;
+        if !self.settles.is_empty() {
+            self.settled = core.settle_all(&self.settles, now)?;
         }
         if !self.releases.items.is_empty() {
             self.releases.found = core.release_all(&self.releases.items, now)?;
@@ -160,10 +172,36 @@ impl<C: Core> Group<C> {
         Ok(())
     }
 
+    /// What may take the places of results: how many, for whom, and in which turns.
+    ///
+    /// One ask for all slots of a node in a lane, since a claim costs the more the more there are of them.
+    fn asked_again(&mut self, stopped: &HashSet<NodeId>) -> Vec<(Ask, Vec<(usize, usize)>)> {
+        let mut asked: Vec<(Ask, Vec<(usize, usize)>)> = Vec::new();
+        for (index, turn) in self.turns.iter_mut().enumerate() {
+            turn.claimed.clear();
+            let wanted = turn.asks.iter().filter(|ask| !stopped.contains(&ask.node));
+            for ask in wanted.filter(|_| !turn.answer.is_closed()) {
+                match asked.iter_mut().find(|(one, _)| one.node == ask.node && one.lane == ask.lane) {
+                    Some((one, shares)) => {
+                        one.max += ask.max;
+                        shares.push((index, ask.max));
+                    }
+                    None => asked.push((ask.clone(), vec![(index, ask.max)])),
+                }
+            }
+        }
+        asked
+    }
+
     /// Tells callers what came of their work. Claims and take-overs are told apart.
     fn tell(&mut self, told: &Result<(), StoreError>) {
         self.accepts.tell(told);
-        self.settles.tell(told);
+        let mut settled = self.settled.drain(..);
+        for Turn { settles, claimed, answer, .. } in self.turns.drain(..) {
+            let settled = settled.by_ref().take(settles).collect();
+            let _ = answer.send(told.clone().map(|()| TurnedOver { settled, claimed }));
+        }
+        drop(settled);
         self.releases.tell(told);
         for task in self.tasks.drain(..) {
             task.tell(told.clone());
@@ -255,6 +293,10 @@ impl<C: Core> Writer<C> {
     /// Hands out what was claimed, once that is durable. Otherwise the claims wait on, and whatever they had found
     /// is remembered: the commit may have been written all the same.
     fn tell_claims(&mut self, group: &mut Group<C>, told: &Result<(), StoreError>) {
+        if told.is_err() {
+            let claimed = group.turns.iter().flat_map(|turn| &turn.claimed);
+            self.orphans.extend(claimed.map(|claimed| Orphan::Claimed(claimed.key)));
+        }
         for (parked, claimed) in group.claims.drain(..) {
             match told {
                 Ok(()) => drop(parked.answer.send(Ok(claimed))),
@@ -368,7 +410,11 @@ impl<C: Core> Writer<C> {
                 group.weight += weight;
                 group.accepts.add(batch);
             }
-            Job::Settle(batch) => group.settles.add(batch),
+            Job::TurnOver(TurnOver { mut settlements, asks, answer }) => {
+                let settles = settlements.len();
+                group.settles.append(&mut settlements);
+                group.turns.push(Turn { settles, asks, claimed: Vec::new(), answer });
+            }
             Job::Release(batch) => group.releases.add(batch),
             Job::Work(task) => group.tasks.push(task),
             Job::TakeOver(asked) => group.takeovers.push((asked, Vec::new())),
@@ -399,6 +445,14 @@ impl<C: Core> Writer<C> {
     }
 
     fn serve_claims(&mut self, group: &mut Group<C>, now: Time) -> Result<(), StoreError> {
+        for (ask, shares) in group.asked_again(&self.stopped) {
+            if self.core.next_due(&ask.lane, now).is_some_and(|due| due <= now) {
+                let mut claimed = self.core.claim(&ask, now)?.into_iter();
+                for (index, share) in shares {
+                    group.turns[index].claimed.extend(claimed.by_ref().take(share));
+                }
+            }
+        }
         let mut idle: Vec<LaneName> = Vec::new();
         for _ in 0..self.parked.len() {
             let Some(parked) = self.parked.pop_front().filter(|parked| !parked.answer.is_closed()) else {
@@ -481,7 +535,7 @@ impl<C: Core> Writer<C> {
         for job in self.inbox.try_iter() {
             match job {
                 Job::Accept { batch, .. } => drop(batch.answer.send(Err(error.clone()))),
-                Job::Settle(batch) => drop(batch.answer.send(Err(error.clone()))),
+                Job::TurnOver(asked) => drop(asked.answer.send(Err(error.clone()))),
                 Job::Release(batch) => drop(batch.answer.send(Err(error.clone()))),
                 Job::Work(task) => task.tell(Err(error.clone())),
                 Job::Nudge => {}

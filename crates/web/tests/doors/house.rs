@@ -38,7 +38,7 @@ use pombo_store::shell::Shell;
 use pombo_store::{
     Accepted, Answer, Ask, Backlog, Cancelled, Claimed, Conflict, Filter, Finding, Measured, NodeId, Page,
     Pause, Place, Put, Reported, Settled, Settlement, StatsWanted, Store, StoreError, Story, Tally,
-    TemplateVersion, audit,
+    TemplateVersion, TurnedOver, audit,
 };
 use pombo_web::key::{KeyDoc, hex};
 use pombo_web::keys::Entropy;
@@ -133,8 +133,8 @@ impl Store for Moody {
     fn take_over(&self, node: NodeId, max: usize) -> Answer<'_, Vec<Claimed>> {
         self.or(|store| store.take_over(node, max))
     }
-    fn settle(&self, settlements: Vec<Settlement>) -> Answer<'_, Vec<Settled>> {
-        self.or(|store| store.settle(settlements))
+    fn turn_over(&self, settlements: Vec<Settlement>, asks: Vec<Ask>) -> Answer<'_, TurnedOver> {
+        self.or(|store| store.turn_over(settlements, asks))
     }
     fn release(&self, claims: Vec<ClaimKey>) -> Answer<'_, Vec<Settled>> {
         self.or(|store| store.release(claims))
