@@ -412,6 +412,10 @@ impl Core {
             asks.retain_mut(|ask| {
                 let Some(lane) = self.lanes.get(&ask.lane) else { return false };
                 ask.max = ask.max.min((lane.workers + ask.max).saturating_sub(lane.taken));
+                #[cfg(feature = "planted")]
+                if planted::is(planted::Bug::RefillTwice) {
+                    ask.max *= 2;
+                }
                 ask.max > 0
             });
         }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pombo_engine::core::{Core, Effect, Event, HEARTBEAT, LEASE, may_send};
+use pombo_engine::core::{Core, Effect, Ended, Event, HEARTBEAT, LEASE, SILENCE, may_send};
 use pombo_kernel::classify::Rules;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::guard::Guard;
@@ -282,4 +282,47 @@ fn a_slot_counts_as_busy_from_the_claim_until_the_result_is_durable() {
     let term = node.core.lease().term();
     node.step(Event::TurnedOver { keys: vec![key], claimed: Vec::new(), term }, 3);
     assert_eq!(busy(&node), [(0, 2)]);
+}
+
+/// A node with two slots, of which one has a message that was just sent, and what is to be recorded of it.
+fn answered() -> (Node, Vec<Ended>) {
+    let (mut node, effects) = Node::started();
+    node.claimed(&ask_in(&effects).unwrap(), 1);
+    let reply = Reply::Accepted(Receipt::default());
+    let effects = node.step(Event::Replied { key: message(1).key, reply }, 2);
+    let ended = effects.into_iter().find_map(|effect| match effect {
+        Effect::Settle(ended) => Some(ended),
+        _ => None,
+    });
+    (node, ended.unwrap())
+}
+
+#[test] // invariant 13
+fn what_takes_the_place_of_a_result_is_asked_for_with_it_and_not_once_more() {
+    let (mut node, ended) = answered();
+    let refill = node.core.refill(&ended, at(2));
+    assert_eq!(refill.asks.iter().map(|ask| (ask.lane.clone(), ask.max)).collect::<Vec<_>>(), [(lane(), 1)]);
+
+    let turned_over = |claimed| Event::TurnedOver { keys: vec![message(1).key], claimed, term: refill.term };
+    let effects = node.step(turned_over(vec![message(3)]), 3);
+    assert!(any(&effects, is_send));
+    assert!(ask_in(&effects).is_none(), "the slot has its message, and the other is asked for already");
+    let slots: Vec<_> = node.core.slots().map(|(_, slots)| (slots.busy, slots.total)).collect();
+    assert_eq!(slots, [(1, 2)]);
+}
+
+#[test] // invariant 13, faults 49 and 52
+fn nothing_takes_a_place_that_is_gone_or_of_a_node_that_may_not_send() {
+    let (node, ended) = answered();
+    assert_eq!(node.core.refill(&ended, at(2) + SILENCE).asks.len(), 0, "no sign of life for long");
+
+    let (mut node, ended) = answered();
+    node.step(Event::Stop, 2);
+    assert_eq!(node.core.refill(&ended, at(2)).asks.len(), 0, "it is about to stop");
+
+    let (mut node, ended) = answered();
+    let mut fewer = Setup::clone(&setup());
+    fewer.lanes.insert(lane(), LaneSetup { workers: 1 });
+    node.step(Event::Reload(Arc::new(fewer)), 2);
+    assert_eq!(node.core.refill(&ended, at(2)).asks.len(), 0, "the one slot is asked for already");
 }

@@ -65,6 +65,8 @@ pub enum Bug {
     SilenceIgnored,
     /// A node that reads its configuration anew forgets which slots are taken.
     SlotsForgotten,
+    /// More messages are asked for with results than take their places.
+    RefillTwice,
     /// What was claimed by a commit in doubt is left to a holder who was never told.
     OrphansForgotten,
     /// A node goes by its own clock, however wrong that is.

@@ -174,6 +174,11 @@ fn slots_that_are_forgotten_with_a_new_configuration_are_caught() {
 }
 
 #[test]
+fn slots_that_are_refilled_with_more_than_they_held_are_caught() {
+    check(Bug::RefillTwice, &[13]);
+}
+
+#[test]
 fn what_a_commit_in_doubt_claimed_and_nobody_gives_back_is_caught() {
     check(Bug::OrphansForgotten, &[15]);
 }

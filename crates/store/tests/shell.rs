@@ -6,13 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use pombo_kernel::block::Block;
+use pombo_kernel::block::{Block, BlockChange};
 use pombo_kernel::delivery::Report;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::erasure::Pseudonyms;
 use pombo_kernel::id::{MessageId, MessageKey};
-use pombo_kernel::message::{Actor, Body, ClaimKey, Draft, Json, Priority, QueueName};
+use pombo_kernel::lifecycle::Next;
+use pombo_kernel::message::{
+    Actor, Attempt, AttemptOutcome, Body, ClaimKey, Draft, Json, Priority, Progress, QueueName,
+};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tenant};
+use pombo_kernel::reply::Receipt;
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Time};
 use pombo_store::core::Core;
@@ -111,6 +115,51 @@ async fn stopping_a_nodes_claims_answers_them_with_nothing() {
         tokio::task::yield_now().await;
     }
     assert_eq!(waiting.await.unwrap().unwrap(), []);
+}
+
+fn sent(claimed: &Claimed) -> Settlement {
+    let at = Time::from_millis(START);
+    let attempt = Attempt {
+        round: 0,
+        number: 1,
+        started_at: at,
+        finished_at: at,
+        outcome: AttemptOutcome::Sent,
+        failure: None,
+        next_delay: None,
+        explanation: String::new(),
+        policy: None,
+    };
+    Settlement {
+        key: claimed.key,
+        attempt,
+        next: Next::Sent(Receipt::default()),
+        progress: Progress { attempts: 1, steps: 1, ..Progress::default() },
+        block: BlockChange::Keep,
+        vitals: Default::default(),
+        reported: false,
+        chance: 0,
+    }
+}
+
+#[tokio::test] // invariant 13
+async fn a_result_and_what_takes_its_place_share_a_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(folder.path());
+    store.accept((0..3).map(|_| draft("default", None, 1)).collect()).await.unwrap();
+    let first = store.claim(ask("default", 1)).await.unwrap();
+    let before = store.chain(0, usize::MAX).await.unwrap().len();
+
+    let asks = vec![ask("default", 1), ask("bulk", 1)];
+    let turned = store.turn_over(vec![sent(&first[0])], asks).await.unwrap();
+    assert_eq!(turned.settled, [Settled::Done]);
+    let next: Vec<_> = turned.claimed.iter().map(|claimed| claimed.progress.attempts).collect();
+    assert_eq!(next, [0], "as many as were asked for, and nothing waits for a lane where nothing is due");
+    assert_eq!(store.chain(0, usize::MAX).await.unwrap().len(), before + 1);
+
+    store.stop_claims(NodeId(1)).await.unwrap();
+    let last = store.turn_over(vec![sent(&turned.claimed[0])], vec![ask("default", 1)]).await.unwrap();
+    assert_eq!((last.settled, last.claimed), (vec![Settled::Done], Vec::new()), "it wants no more work");
 }
 
 #[tokio::test]
@@ -413,6 +462,24 @@ async fn a_claim_whose_commit_is_in_doubt_is_served_again_and_uncharged() {
     });
     let claimed = claimed.unwrap();
     assert_eq!((claimed.len(), claimed[0].message.id, claimed[0].progress.attempts), (1, id, 0));
+    assert_eq!(store.verify().await.unwrap().broken, None);
+}
+
+#[tokio::test] // Promise 3, invariant 13
+async fn what_a_commit_in_doubt_claimed_in_the_place_of_a_result_is_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, clock, unsure) = open_unsure(folder.path());
+    store.heartbeat(NodeId(1), Time::MAX).await.unwrap();
+    store.accept((0..2).map(|_| draft("default", None, 1)).collect()).await.unwrap();
+    let first = store.claim(ask("default", 1)).await.unwrap();
+    let turn_over = || store.turn_over(vec![sent(&first[0])], vec![ask("default", 1)]);
+    unsure.store(true, Ordering::SeqCst);
+    assert!(matches!(turn_over().await, Err(StoreError::Unavailable(_))));
+    // Past every wait of the writer before it looks again.
+    clock.0.fetch_add(60_000, Ordering::SeqCst);
+    let again = turn_over().await.unwrap();
+    assert_eq!(again.settled, [Settled::Stale], "it was written the first time");
+    assert_eq!(again.claimed.iter().map(|claimed| claimed.progress.attempts).collect::<Vec<_>>(), [0]);
     assert_eq!(store.verify().await.unwrap().broken, None);
 }
 
