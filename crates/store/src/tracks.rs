@@ -500,6 +500,6 @@ mod tests {
     #[test]
     fn pieces_that_meet_are_one() {
         assert_eq!(merged(vec![7..9, 0..3, 3..5, 4..4, 8..12, 20..21]), [0..5, 7..12, 20..21]);
-        assert_eq!(merged(vec![0..10, 2..3]), [0..10]);
+        assert_eq!(merged(vec![0..10, 2..3, 11..12]), [0..10, 11..12]);
     }
 }
