@@ -270,6 +270,8 @@ impl From<Line<'_>> for Record {
 const VERSION: u8 = 1;
 const FULL: u8 = 0;
 const ERASED: u8 = 1;
+/// Where in a record's bytes its message stands.
+const MESSAGE_AT: usize = 12;
 
 impl<T: AsRef<str>> Record<T> {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -593,6 +595,21 @@ pub fn records(position: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, Record
     (position..).zip(entries(bytes)).filter_map(|(position, entry)| match entry? {
         Entry::Full { body, .. } => Some((position, Record::decode(body)?)),
         Entry::Erased { .. } => None,
+    })
+}
+
+/// The same, only of one message. The others are passed over without being read.
+pub(crate) fn records_of(
+    position: u64,
+    bytes: &[u8],
+    message: MessageId,
+) -> impl Iterator<Item = (u64, Record)> {
+    let id = message.bits().to_be_bytes();
+    (position..).zip(entries(bytes)).filter_map(move |(position, entry)| match entry? {
+        Entry::Full { body, .. } if body.get(MESSAGE_AT..MESSAGE_AT + id.len()) == Some(&id[..]) => {
+            Some((position, Record::decode(body)?))
+        }
+        _ => None,
     })
 }
 

@@ -211,6 +211,14 @@ pub trait Reading: Send + 'static {
     fn learnt(&mut self, tenant: Option<&Tenant>, now: Time) -> Result<Vec<Learnt>, StoreError>;
     fn backlog(&mut self, now: Time) -> Result<Vec<Backlog>, StoreError>;
     fn audit(&mut self, from: u64, max: usize) -> Result<Vec<(u64, audit::Record)>, StoreError>;
+    /// See [`Store::audit_of`](crate::Store::audit_of).
+    fn audit_of(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        before: u64,
+        max: usize,
+    ) -> Result<Option<Vec<(u64, audit::Record)>>, StoreError>;
     /// See [`Store::chain`](crate::Store::chain).
     fn chain(&mut self, from: u64, max: usize) -> Result<Vec<audit::Block>, StoreError>;
     /// Checks the whole audit chain, piece by piece: in short reads, since it only grows at its end.

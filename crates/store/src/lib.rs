@@ -28,6 +28,7 @@ pub mod shell;
 pub mod sqlite;
 pub mod stats;
 pub mod suppression;
+mod tracks;
 mod traffic;
 pub mod transition;
 pub mod vault;
@@ -529,6 +530,20 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Audit records from a position on, which is also the event id.
     fn audit(&self, from: u64, max: usize) -> Answer<'_, Vec<(u64, audit::Record)>>;
+
+    /// Audit records of one message before a position, the newest first; none if the tenant has no such message, or has it
+    /// no more.
+    ///
+    /// They are found by what is known of the message, so that it makes no difference how many others there are. Few kinds
+    /// are not always found so: a claim that was given back unsent, and reports between the first and the last, if thousands of
+    /// records lie around them.
+    fn audit_of(
+        &self,
+        tenant: Tenant,
+        id: MessageId,
+        before: u64,
+        max: usize,
+    ) -> Answer<'_, Option<Vec<(u64, audit::Record)>>>;
 
     /// Blocks of the audit chain as they are kept, by their sequence from that one on: at most `max`, and a few megabytes
     /// of them. None at the end.

@@ -34,6 +34,7 @@ mod slot;
 mod start;
 mod stats;
 mod templates;
+mod tracks;
 mod upkeep;
 mod walls;
 mod writes;

@@ -564,6 +564,16 @@ impl<C: Core> Store for Shell<C> {
         self.read(move |reader| reader.audit(from, max))
     }
 
+    fn audit_of(
+        &self,
+        tenant: Tenant,
+        id: MessageId,
+        before: u64,
+        max: usize,
+    ) -> Answer<'_, Option<Vec<(u64, Record)>>> {
+        self.read(move |reader| reader.audit_of(&tenant, id, before, max))
+    }
+
     fn chain(&self, from: u64, max: usize) -> Answer<'_, Vec<audit::Block>> {
         self.read(move |reader| reader.chain(from, max))
     }

@@ -26,6 +26,7 @@ mod settling;
 mod shelf;
 mod stats;
 mod templates;
+mod tracks;
 
 use std::path::Path;
 use std::sync::Arc;

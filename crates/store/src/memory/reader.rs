@@ -220,6 +220,25 @@ impl Reading for MemoryReader {
         Ok(records.filter(|(position, _)| *position >= from).take(max).collect())
     }
 
+    fn audit_of(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        before: u64,
+        max: usize,
+    ) -> Result<Option<Vec<(u64, Record)>>, StoreError> {
+        let model = locked(&self.committed);
+        if model.row(tenant, id).is_none() {
+            return Ok(None);
+        }
+        let blocks = model.chain.iter().filter(|block| block.position < before).rev();
+        let records = blocks.flat_map(|block| {
+            let own: Vec<_> = audit::records_of(block.position, &block.entries, id).collect();
+            own.into_iter().rev()
+        });
+        Ok(Some(records.filter(|(position, _)| *position < before).take(max).collect()))
+    }
+
     fn chain(&mut self, from: u64, max: usize) -> Result<Vec<audit::Block>, StoreError> {
         let model = locked(&self.committed);
         let blocks = model.chain.iter().filter(|block| block.sequence >= from);

@@ -28,6 +28,7 @@ use crate::learning::{Learnt, weeks};
 use crate::prune::{Prune, Ripe};
 use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
+use crate::tracks::search;
 use crate::vault::{Spot, Vault};
 use crate::{
     Backlog, Filter, Line, Measured, PAGE_SCAN, Page, Pause, Place, StatsWanted, StoreError, Story, Tally,
@@ -71,7 +72,7 @@ pub(super) enum Whose<'a> {
 
 impl Whose<'_> {
     /// What makes the rest of a transaction see these and no others.
-    fn step(self) -> link::Step {
+    pub(super) fn step(self) -> link::Step {
         match self {
             Whose::Tenant(tenant) => (sql!("read_as_tenant"), vec![tenant.as_str().into()]),
             Whose::Everybodys => (sql!("read_as_engine"), vec![]),
@@ -81,7 +82,7 @@ impl Whose<'_> {
 
 /// Which messages are being sent: by key and steps, since a message that was settled stays listed for as long as
 /// another of its batch is not.
-type Journal = HashMap<(MessageKey, u32), (ClaimId, Time)>;
+pub(super) type Journal = HashMap<(MessageKey, u32), (ClaimId, Time)>;
 
 impl Reader {
     pub(super) fn new(driver: Driver, target: Target, vault: Arc<Vault>) -> Reader {
@@ -238,7 +239,7 @@ fn by_key<T>(
     rows.iter().map(|row| Ok((rows::key(row, column)?, read(row)?))).collect()
 }
 
-fn journal(rows: &[Row]) -> Result<Journal, StoreError> {
+pub(super) fn journal(rows: &[Row]) -> Result<Journal, StoreError> {
     let mut journal = Journal::new();
     for row in rows {
         let (claim, at, members) = rows::journal(row)?;
@@ -463,6 +464,17 @@ impl Reading for Reader {
             from = next;
         }
         Ok(found)
+    }
+
+    fn audit_of(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        before: u64,
+        max: usize,
+    ) -> Result<Option<Vec<(u64, Record)>>, StoreError> {
+        let Some(tracks) = self.tracks(tenant, id)? else { return Ok(None) };
+        search(self, id, &tracks, before, max).map(Some)
     }
 
     fn chain(&mut self, from: u64, max: usize) -> Result<Vec<audit::Block>, StoreError> {

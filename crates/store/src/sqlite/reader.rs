@@ -16,7 +16,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::file::Db;
 use super::rows::{self, Step, Stored};
-use super::{dead, erase, learning, moving, prune, roster, shelf, sql, stats, templates};
+use super::{dead, erase, learning, moving, prune, roster, shelf, sql, stats, templates, tracks};
 use crate::audit::{self, Record};
 use crate::board::{QueueId, TRIED, rank};
 use crate::core::Reading;
@@ -26,6 +26,7 @@ use crate::learning::{Learnt, weeks};
 use crate::prune::{Prune, Ripe};
 use crate::roster::{Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Wanted};
+use crate::tracks::search;
 use crate::vault::Vault;
 use crate::{
     Backlog, Filter, Line, Measured, PAGE_SCAN, Page, Pause, Place, StatsWanted, StoreError, Story, Tally,
@@ -344,6 +345,19 @@ impl Reading for Reader {
             }
         }
         Ok(found)
+    }
+
+    fn audit_of(
+        &mut self,
+        tenant: &Tenant,
+        id: MessageId,
+        before: u64,
+        max: usize,
+    ) -> Result<Option<Vec<(u64, Record)>>, StoreError> {
+        self.at_once(|reader| {
+            let Some(tracks) = tracks::of(&reader.db, tenant, id)? else { return Ok(None) };
+            search(&mut tracks::Blocks(&reader.db), id, &tracks, before, max).map(Some)
+        })
     }
 
     fn chain(&mut self, from: u64, max: usize) -> Result<Vec<audit::Block>, StoreError> {

@@ -53,7 +53,7 @@ pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Time> {
     Ok(Time::from_millis(row.get(column)?))
 }
 
-fn some_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Time>> {
+pub(super) fn some_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Time>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(Time::from_millis))
 }
 

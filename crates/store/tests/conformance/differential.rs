@@ -455,6 +455,8 @@ impl<C: Fresh> Pair<C> {
                 states.extend(story.map(|story| (*id, story.state.name())));
                 let revisions = model.revisions(&tenant, *id).unwrap();
                 same("revisions", revisions, other.revisions(&tenant, *id))?;
+                let own = model.audit_of(&tenant, *id, u64::MAX, 99).unwrap();
+                same("audit of a message", own, other.audit_of(&tenant, *id, u64::MAX, 99))?;
             }
             same("groups", model.groups(&tenant, 99).unwrap(), other.groups(&tenant, 99))?;
         }

@@ -58,4 +58,5 @@ mod taking_over;
 mod templating;
 mod texts;
 mod torn;
+mod tracking;
 mod world;

@@ -72,8 +72,9 @@ impl RecordView {
 
 /// Records that match every given filter, newest first.
 ///
-/// A page looks at a bounded number of records, so that no filter can hold up the store: it may be short, even empty,
-/// and still have a next one.
+/// Those of one message are found by what the store knows of it, for as long as it has it. Otherwise a page looks at a
+/// bounded number of records, so that no filter can hold up the store: it may be short, even empty, and still have a next
+/// one.
 pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
     let mut paging = Paging::read(&call.head.uri, &FILTERS)?;
     let from = paging.cursor.as_deref().map(|text| place(text).ok_or_else(bad_cursor)).transpose()?;
@@ -82,10 +83,16 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
     query.end()?;
     let (store, setup) = (call.door.store(), call.door.setup());
     let end = *store.watch().borrow();
+    let at = from.unwrap_or(u64::MAX).min(end);
+    if let Some(found) = ask.of_one(store, &call.caller, &setup, at, limit).await? {
+        let views =
+            found.records.into_iter().rev().map(|(position, record)| RecordView::of(position, record));
+        return page(views.collect(), found.next.map(before));
+    }
     let Some(scope) = ask.scope(store, &call.caller, end).await? else {
         return page::<RecordView>(Vec::new(), None);
     };
-    let mut at = from.unwrap_or(u64::MAX).min(scope.end);
+    let mut at = at.min(scope.end);
     let most = if scope.looks_up() { AT_ONCE } else { LOOKED_AT };
     let at_once = if scope.is_of_messages() { AT_ONCE_OF_MANY } else { AT_ONCE };
     let (mut found, mut looked) = (Vec::new(), 0);
@@ -103,10 +110,15 @@ pub(crate) async fn list(call: Call) -> Result<Response, Problem> {
         }
         found.extend(kept.into_iter().rev().map(|(position, record)| RecordView::of(position, record)));
     }
-    page(found, (at > scope.start).then(|| format!("{BEFORE}{at:016x}")))
+    page(found, (at > scope.start).then(|| before(at)))
 }
 
 const BEFORE: &str = "position_";
+
+/// The cursor of a page that goes on before that position.
+fn before(position: u64) -> String {
+    format!("{BEFORE}{position:016x}")
+}
 
 fn place(text: &str) -> Option<u64> {
     let digits = text.strip_prefix(BEFORE).filter(|digits| digits.len() == 16)?;
@@ -203,7 +215,7 @@ pub(crate) async fn anchors(call: Call) -> Result<Response, Problem> {
     let docs = call.door.store().docs(anchor::before(from, limit + 1)).await?;
     let found: Vec<AnchorView> = docs.iter().take(limit).filter_map(seen).collect();
     let more = docs.len() > limit && docs.get(limit).is_some_and(|doc| anchor::read(doc).is_some());
-    let next = found.last().filter(|_| more).map(|last| format!("{BEFORE}{:016x}", last.number));
+    let next = found.last().filter(|_| more).map(|last| before(last.number));
     page(found, next)
 }
 

@@ -131,15 +131,58 @@ async fn records_are_found_by_campaign_and_by_the_messages_of_it() {
     assert_eq!(found(&house, &format!("campaign=cmp_{}", "0".repeat(32))).await, [Value::Null; 0]);
 }
 
-#[tokio::test]
-async fn a_page_looks_at_a_bounded_number_of_records_and_goes_on_where_it_stopped() {
-    let house = House::new().await;
-    let first = house.created(&json!({"reference": "first"})).await;
+/// More messages of others than a page looks at.
+async fn crowd(house: &House) {
     for _ in 0..55 {
         let many: Vec<Value> = (0..200).map(|_| crate::house::message(&json!({}))).collect();
         let reply = house.post("/v1/messages/batch", &Value::Array(many)).await;
         assert!(reply.status.is_success(), "{}", reply.text);
     }
+}
+
+#[tokio::test] // REQ AU-1
+async fn the_first_page_of_a_message_has_its_records_however_many_others_there_are() {
+    let house = House::new().await;
+    let letter = dead(&house, &json!({"reference": "CLM-1-1"}), "no canary lives here").await;
+    crowd(&house).await;
+    let edit = json!({"to": "https://crm.example/new-canary", "version": 1, "note": "put right"});
+    let path = format!("/v1/dead-letters/{letter}");
+    let reply = house.call_as("operator", "PATCH", &path, edit.to_string()).await;
+    assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);
+    crowd(&house).await;
+
+    let (all, next) = page(&house, &format!("message={letter}")).await;
+    assert_eq!((each(&all, "event"), next), (vec!["edited", "failed", "claimed", "accepted"], None));
+    for limit in [1, 2, 3, 4] {
+        assert_eq!(found(&house, &format!("message={letter}&limit={limit}")).await, all, "{limit}");
+    }
+    let (some, next) = page(&house, &format!("message={letter}&limit=2")).await;
+    assert_eq!(some, all[..2]);
+    let (rest, end) = page(&house, &format!("message={letter}&limit=2&cursor={}", next.unwrap())).await;
+    assert_eq!((rest.as_slice(), end), (&all[2..], None));
+
+    // With other filters it is the same message.
+    for (filters, expected) in [
+        ("event=failed,edited", &["edited", "failed"][..]),
+        ("actor=operator", &["edited"]),
+        ("claim=CLM-1-1&event=claimed", &["claimed"]),
+        ("claim=CLM-9-9", &[]),
+        ("channel=crm", &["edited", "failed", "claimed", "accepted"]),
+        ("channel=null", &[]),
+        ("since=2100-01-01T00:00:00Z", &[]),
+    ] {
+        let (some, next) = page(&house, &format!("message={letter}&{filters}")).await;
+        assert_eq!((each(&some, "event"), next), (expected.to_vec(), None), "{filters}");
+    }
+    let foreign = house.call_as("foreign", "GET", &format!("/v1/audit?message={letter}"), "").await;
+    assert_eq!(foreign.json()["items"], json!([]), "{}", foreign.text);
+}
+
+#[tokio::test]
+async fn a_page_looks_at_a_bounded_number_of_records_and_goes_on_where_it_stopped() {
+    let house = House::new().await;
+    let first = house.created(&json!({"reference": "first"})).await;
+    crowd(&house).await;
     let (records, cursor) = page(&house, "actor=nobody").await;
     assert_eq!(records, [Value::Null; 0]);
     let (records, end) = page(&house, &format!("actor=nobody&cursor={}", cursor.unwrap())).await;

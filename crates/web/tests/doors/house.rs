@@ -300,6 +300,15 @@ impl Store for Moody {
     fn audit(&self, from: u64, max: usize) -> Answer<'_, Vec<(u64, audit::Record)>> {
         self.or(|store| store.audit(from, max))
     }
+    fn audit_of(
+        &self,
+        tenant: Tenant,
+        id: MessageId,
+        before: u64,
+        max: usize,
+    ) -> Answer<'_, Option<Vec<(u64, audit::Record)>>> {
+        self.or(|store| store.audit_of(tenant, id, before, max))
+    }
     fn chain(&self, from: u64, max: usize) -> Answer<'_, Vec<audit::Block>> {
         self.or(|store| store.chain(from, max))
     }

@@ -49,6 +49,9 @@ async fn a_repeat_is_answered_as_one_after_its_message_is_gone() {
         Prune { rules: Arc::new(rules), by: Actor::engine(), effect: Effect::Remove, walk: Walk::default() };
     assert_eq!(house.store.prune(wish, 100, house.clock.now()).await.unwrap().count(), 1);
     assert_eq!(house.get(&format!("/v1/messages/{id}")).await.status, StatusCode::NOT_FOUND);
+    let audit = house.get(&format!("/v1/audit?message={id}")).await.json();
+    let events: Vec<_> = audit["items"].as_array().unwrap().iter().map(|it| &it["event"]).collect();
+    assert_eq!(events, ["cancelled", "accepted"], "what happened stays on record");
     let again = house.post_keyed(&body, "k1").await;
     assert_eq!((again.status, again.header("idempotency-replayed")), (StatusCode::ACCEPTED, Some("true")));
     assert_eq!(again.json()["id"], id);

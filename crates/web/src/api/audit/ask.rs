@@ -26,6 +26,8 @@ pub(super) const FILTERS: [&str; 8] =
 /// Messages with one reference that are looked up, the newest first, and how many of them at once.
 const SUBJECTS: usize = 10_000;
 const AT_ONCE: usize = 500;
+/// Records of one message that are looked at for one page, if the page is not larger.
+const OWN: usize = 500;
 /// Messages that are read together: each may be large.
 const MESSAGES: usize = 32;
 /// By how much the clock may have been set back without a record being missed for it.
@@ -79,6 +81,36 @@ impl Ask {
         given.into_iter().filter_map(|(name, value)| Some((name, said(value?)))).collect()
     }
 
+    /// The records of one message before that position, if that is what was asked for and there is such a message.
+    ///
+    /// The store finds them by what it knows of the message. The other filters are tried on these, of which there are few.
+    pub(super) async fn of_one(
+        &self,
+        store: &dyn Store,
+        caller: &Caller,
+        setup: &Setup,
+        before: u64,
+        limit: usize,
+    ) -> Result<Option<Found>, StoreError> {
+        let Some(id) = self.message else { return Ok(None) };
+        let claim = self.claim.as_ref();
+        if claim.is_some() && of_message(id, claim, store, caller).await?.messages.is_empty() {
+            return Ok(Some(Found::default()));
+        }
+        let most = limit.max(OWN);
+        let Some(mut own) = store.audit_of(caller.tenant.clone(), id, before, most).await? else {
+            return Ok(None);
+        };
+        let last = own.last().map(|(position, _)| *position).filter(|_| own.len() == most);
+        own.reverse();
+        let scope = Scope { start: 0, end: before, messages: Some([id].into()), ask: self.clone() };
+        let mut records = scope.keep(store, own, caller, setup).await?;
+        let over = records.len().saturating_sub(limit);
+        let rest = records.split_off(over);
+        let next = if over > 0 { rest.first().map(|(position, _)| *position) } else { last };
+        Ok(Some(Found { records: rest, next }))
+    }
+
     /// Where to look, before that position; nothing if there is nothing to be found.
     ///
     /// Whoever asks for a message or a claim need not look at what came before it, nor at what came after its end.
@@ -118,6 +150,13 @@ impl Ask {
             && self.since.is_none_or(|since| record.at >= since)
             && self.until.is_none_or(|until| record.at < until)
     }
+}
+
+/// A page of what was found: records in order, and before which position the next page goes on.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) records: Vec<(u64, Record)>,
+    pub(super) next: Option<u64>,
 }
 
 fn text(text: &str) -> Result<String, Wrong> {

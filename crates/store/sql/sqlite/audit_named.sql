@@ -1,0 +1,2 @@
+-- sequence; row id
+SELECT position, count FROM audit WHERE sequence = ?1
