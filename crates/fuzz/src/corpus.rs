@@ -24,6 +24,30 @@ pub fn seeds(target: &Target, corpus: &Path) -> io::Result<Vec<Vec<u8>>> {
     Ok(kept.into_iter().chain((target.made)()).collect())
 }
 
+/// Writes all that a target begins with to a folder, and the words that mean something to it to a file beside it, as
+/// libFuzzer wants its dictionaries.
+///
+/// # Errors
+/// Where something cannot be read or written.
+pub fn copy(target: &Target, corpus: &Path, to: &Path) -> io::Result<()> {
+    let folder = to.join(target.name);
+    std::fs::create_dir_all(&folder)?;
+    for (number, seed) in seeds(target, corpus)?.iter().enumerate() {
+        std::fs::write(folder.join(format!("{number:04}")), seed)?;
+    }
+    let word = |word: &&str| {
+        let bytes = word.bytes().map(|byte| match byte {
+            b'"' | b'\\' | 0..b' ' | 0x7f.. => format!("\\x{byte:02x}"),
+            _ => char::from(byte).to_string(),
+        });
+        format!("\"{}\"\n", bytes.collect::<String>())
+    };
+    std::fs::write(
+        to.join(format!("{}.dict", target.name)),
+        target.words.iter().map(word).collect::<String>(),
+    )
+}
+
 /// Keeps input on which a target failed, under a name that the input gives it.
 ///
 /// # Errors

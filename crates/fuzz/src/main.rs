@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use pombo_fuzz::drive::{Plan, run};
 use pombo_fuzz::{TARGETS, Target, corpus, target};
 
-const USAGE: &str = "usage: pombo-fuzz [NAME...] [--seconds N] [--runs N] [--seed N] [--careful FILE]\n\
-    all targets without a name, each for so long; --careful writes each input to the file before it is played";
+const USAGE: &str = "usage: pombo-fuzz [NAME...] [--seconds N] [--runs N] [--seed N] [--careful FILE] [--copy FOLDER]\n\
+    all targets without a name, each for so long; --careful writes each input to the file before it is played;\n\
+    --copy plays nothing, and writes what they begin with to the folder, for cargo-fuzz";
 
 #[derive(Debug)]
 struct Asked {
@@ -18,10 +19,21 @@ struct Asked {
     runs: u64,
     seed: u64,
     careful: Option<PathBuf>,
+    copy: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     match asked(std::env::args().skip(1)) {
+        Some(Asked { targets, copy: Some(folder), .. }) => {
+            let copied = |target: &&Target| corpus::copy(target, &corpus::folder(), &folder);
+            match targets.iter().try_for_each(copied) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("{}: {error}", folder.display());
+                    ExitCode::FAILURE
+                }
+            }
+        }
         Some(asked) => play(&asked),
         None => {
             let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
@@ -55,13 +67,15 @@ fn play(asked: &Asked) -> ExitCode {
 }
 
 fn asked(mut arguments: impl Iterator<Item = String>) -> Option<Asked> {
-    let mut asked = Asked { targets: Vec::new(), seconds: 10, runs: u64::MAX, seed: 0, careful: None };
+    let mut asked =
+        Asked { targets: Vec::new(), seconds: 10, runs: u64::MAX, seed: 0, careful: None, copy: None };
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--seconds" => asked.seconds = arguments.next()?.parse().ok()?,
             "--runs" => asked.runs = arguments.next()?.parse().ok()?,
             "--seed" => asked.seed = arguments.next()?.parse().ok()?,
             "--careful" => asked.careful = Some(arguments.next()?.into()),
+            "--copy" => asked.copy = Some(arguments.next()?.into()),
             name => asked.targets.push(target(name)?),
         }
     }

@@ -88,6 +88,18 @@ fn what_breaks_is_found_told_and_kept() {
 }
 
 #[test]
+fn what_a_target_begins_with_is_copied_for_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = target("config").unwrap();
+    corpus::copy(target, &corpus::folder(), folder.path()).unwrap();
+    let copied = std::fs::read_dir(folder.path().join("config")).unwrap().count();
+    assert_eq!(copied, corpus::seeds(target, &corpus::folder()).unwrap().len());
+    let words = std::fs::read_to_string(folder.path().join("config.dict")).unwrap();
+    assert_eq!(words.lines().count(), target.words.len());
+    assert!(words.lines().any(|line| line == r#""profile = \x22development\x22\x0a""#), "{words}");
+}
+
+#[test]
 fn the_same_seed_plays_the_same() {
     let folder = corpus::folder();
     let play = |seed| {

@@ -448,6 +448,7 @@ impl Config {
         let Problems(mut problems) = reading.problems;
         problems.retain(|problem| !reading.origins.forgiven(&problem.path));
         if !problems.is_empty() {
+            problems = problems.into_iter().map(|problem| reading.origins.unspoken(problem)).collect();
             problems.sort();
             problems.dedup();
             return Err(Problems(problems));
@@ -602,7 +603,7 @@ fn unconfigured(environment: &Environment, reading: &mut Reading) -> Table {
         for (key, variable) in variables {
             if let Some(value) = environment.get(variable) {
                 table.insert((*key).into(), Value::String(value.into()));
-                reading.origins.note_outside(format!("channels.{name}.{key}"));
+                reading.origins.note_outside(format!("channels.{name}.{key}"), Some(value));
             }
         }
         channels.insert(name.into(), Value::Table(table));
@@ -617,8 +618,7 @@ fn read_profile(reading: &mut Reading, value: Option<Value>, flag: Option<Profil
         _ => {
             let known = ["production", "development"];
             let text = value.as_str().unwrap_or_default();
-            let what = reading.unspoken("profile", text, format!("{value} is no profile"));
-            reading.problems.say("profile", what, suggestion(text, known));
+            reading.problems.say("profile", format!("{value} is no profile"), suggestion(text, known));
             None
         }
     });

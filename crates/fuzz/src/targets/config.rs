@@ -35,7 +35,8 @@ pub(super) const WORDS: &[&str] = &[
 
 const CANARY: &str = "c4n4ry-s3cr3t-0123456789";
 
-/// The example, as it is and with everything switched on that it leaves out.
+/// The example, as it is and with everything switched on that it leaves out; and with a secret in the place of each of
+/// its texts, one after the other.
 pub(super) fn made() -> Vec<Vec<u8>> {
     let all = EXAMPLE.lines().map(|line| match line.strip_prefix('#') {
         Some(setting) if !setting.starts_with(' ') => setting,
@@ -44,7 +45,19 @@ pub(super) fn made() -> Vec<Vec<u8>> {
     let all = all.collect::<Vec<_>>().join("\n");
     let mut seeds = vec![EXAMPLE.as_bytes().to_vec(), all.as_bytes().to_vec()];
     // Each section by itself, so that changes of one are not drowned by the rest.
-    seeds.extend(all.split("\n\n").filter(|part| part.contains('=')).map(|part| part.as_bytes().to_vec()));
+    for part in all.split("\n\n").filter(|part| part.contains('=')) {
+        seeds.push(part.as_bytes().to_vec());
+        let settings: Vec<&str> = part.lines().filter(|line| !line.starts_with('#')).collect();
+        for (number, line) in settings.iter().enumerate() {
+            let mut quoted = line.splitn(3, '"');
+            if let (Some(before), Some(_), Some(after)) = (quoted.next(), quoted.next(), quoted.next()) {
+                let told = format!("{before}\"${{SECRET}}\"{after}");
+                let [above, below] =
+                    [&settings[..number], &settings[number + 1..]].map(|lines| lines.join("\n"));
+                seeds.push([above, told, below].join("\n").into_bytes());
+            }
+        }
+    }
     seeds
 }
 

@@ -301,9 +301,8 @@ fn check_target(
 ) {
     let Some(channel) = channels.get(&notice.channel) else {
         let hint = suggestion(notice.channel.as_str(), channels.keys().map(ChannelName::as_str));
-        let (here, name) = (joined(here, "channel"), notice.channel.as_str());
-        let what = reading.unspoken(&here, name, format!("there is no channel `{name}`"));
-        return reading.problems.say(here, what, hint);
+        let what = format!("there is no channel `{}`", notice.channel);
+        return reading.problems.say(joined(here, "channel"), what, hint);
     };
     let blank = Letter { subject: "x".to_owned(), text: "x".to_owned(), ..Letter::default() };
     let Some(content) = blank.content(channel.kind()) else {

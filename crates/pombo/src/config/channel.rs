@@ -531,7 +531,7 @@ pub(super) fn secret(
 pub(super) fn web_address(reading: &mut Reading, path: &str, url: Option<&Url>) {
     let Some(url) = url else { return };
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        let what = format!("`{}:` is not an address of the web", url.scheme());
+        let what = format!("{} is not an address of the web", shown_scheme(reading, path, url));
         reading.problems.say(path, what, "write https://host/path");
     }
     literal_password(reading, path, url);
@@ -540,10 +540,15 @@ pub(super) fn web_address(reading: &mut Reading, path: &str, url: Option<&Url>) 
 fn mail_address(reading: &mut Reading, path: &str, url: Option<&Url>) {
     let Some(url) = url else { return };
     if !matches!(url.scheme(), "smtp" | "smtps") || url.host_str().is_none() {
-        let what = format!("`{}:` is not an address of a mail server", url.scheme());
+        let what = format!("{} is not an address of a mail server", shown_scheme(reading, path, url));
         reading.problems.say(path, what, "write smtp://host:587 or smtps://host:465");
     }
     literal_password(reading, path, url);
+}
+
+/// How the address begins; not if it came from outside the file, where a part of it may be a secret of its own.
+fn shown_scheme(reading: &Reading, path: &str, url: &Url) -> String {
+    if reading.origins.outside(path) { "the value".to_owned() } else { format!("`{}:`", url.scheme()) }
 }
 
 fn literal_password(reading: &mut Reading, path: &str, url: &Url) {

@@ -1,10 +1,11 @@
 //! What the environment adds to the file: `${NAME}` in its strings, and `POMBO_SECTION__KEY` in its place.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use toml::{Table, Value};
 
-use super::problem::Problems;
+use super::problem::{Problem, Problems};
 
 /// The variables that configuration is read with. Handed in, so that a test needs no process of its own.
 #[derive(Clone, Default)]
@@ -96,23 +97,34 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
 /// Where values came from, by path, as far as it matters.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
-    /// Strings that hold something from the environment.
-    expanded: BTreeSet<String>,
-    /// Values that are a variable's text, with its name.
-    overridden: BTreeMap<String, String>,
+    /// Strings that hold something from the environment: the whole of each, and what came from there.
+    expanded: BTreeMap<String, Vec<String>>,
+    /// Values that are a variable's text.
+    overridden: BTreeMap<String, Override>,
     /// Strings that name a variable which is not set, where nobody needs it.
     forgiven: BTreeSet<String>,
 }
 
+#[derive(Debug)]
+struct Override {
+    variable: String,
+    text: String,
+}
+
+/// Nothing shorter is a secret, and much that is shorter stands in any sentence.
+const SECRET_BYTES_MIN: usize = 4;
+/// What is shorter than this may also be a part of one of our own words, as "prod" is of "production".
+const PART_BYTES_MIN: usize = 8;
+
 impl Origins {
     /// The value does not stand in the file as it is.
     pub(super) fn outside(&self, path: &str) -> bool {
-        self.expanded.contains(path) || self.overridden.contains_key(path)
+        self.expanded.contains_key(path) || self.overridden.contains_key(path)
     }
 
     /// The variable that the value is the text of.
     pub(super) fn variable(&self, path: &str) -> Option<&str> {
-        self.overridden.get(path).map(String::as_str)
+        self.overridden.get(path).map(|it| it.variable.as_str())
     }
 
     /// Nobody needs the value, so nothing is wrong with it.
@@ -120,9 +132,53 @@ impl Origins {
         self.forgiven.contains(path)
     }
 
-    pub(super) fn note_outside(&mut self, path: String) {
-        self.expanded.insert(path);
+    /// The value there counts as one from outside, and what of it may be a secret.
+    pub(super) fn note_outside(&mut self, path: impl Into<String>, secret: Option<&str>) {
+        self.expanded.entry(path.into()).or_default().extend(secret.map(str::to_owned));
     }
+
+    /// The problem without what came from outside the file to its place, around it or within it: that may be a secret.
+    ///
+    /// Here and not where problems are told, since whoever tells of one would have to think of it.
+    pub(super) fn unspoken(&self, problem: Problem) -> Problem {
+        let near = |path: &str| within(path, &problem.path) || within(&problem.path, path);
+        let expanded = self.expanded.iter().filter(|(path, _)| near(path)).flat_map(|(_, texts)| texts);
+        let overridden = self.overridden.iter().filter(|(path, _)| near(path)).map(|(_, it)| &it.text);
+        let mut texts: Vec<&String> =
+            expanded.chain(overridden).filter(|text| text.len() >= SECRET_BYTES_MIN).collect();
+        texts.sort_by_key(|text| Reverse(text.len()));
+        let told = |words: String| {
+            texts.iter().fold(words, |words, text| without(&without(&words, &format!("{text:?}")), text))
+        };
+        Problem { what: told(problem.what), hint: told(problem.hint), path: problem.path }
+    }
+}
+
+/// `a.b` and `a[0]` are within `a`, as it is itself.
+fn within(path: &str, outer: &str) -> bool {
+    path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// The words without the text, in whatever case it stands there; a word that only holds a short one stays.
+fn without(words: &str, text: &str) -> String {
+    let (found_in, sought) = (words.to_ascii_lowercase(), text.to_ascii_lowercase());
+    let joins = |one: Option<char>, other: Option<char>| {
+        one.is_some_and(char::is_alphanumeric) && other.is_some_and(char::is_alphanumeric)
+    };
+    let (mut out, mut from) = (String::with_capacity(words.len()), 0);
+    for (at, _) in found_in.match_indices(&sought) {
+        let end = at + sought.len();
+        let (before, after) = (words[..at].chars().next_back(), words[end..].chars().next());
+        let part = joins(before, text.chars().next()) || joins(text.chars().next_back(), after);
+        if part && text.len() < PART_BYTES_MIN {
+            continue;
+        }
+        out.push_str(&words[from..at]);
+        out.push_str("the value");
+        from = end;
+    }
+    out.push_str(&words[from..]);
+    out
 }
 
 /// Puts the environment's values in the place of every `${NAME}`.
@@ -147,11 +203,13 @@ fn expand_value(
     match value {
         Value::String(text) => match expanded(text, environment) {
             Ok(None) => {}
-            Ok(Some((new, Used::Environment))) => {
-                *text = new;
-                origins.expanded.insert(path.to_owned());
+            Ok(Some(new)) => {
+                *text = new.text;
+                if !new.from_outside.is_empty() {
+                    let texts = [text.clone()].into_iter().chain(new.from_outside);
+                    origins.expanded.insert(path.to_owned(), texts.collect());
+                }
             }
-            Ok(Some((new, Used::Escape))) => *text = new,
             Err(Unexpanded::Missing(names)) => {
                 if !environment.needs.includes(path) {
                     origins.forgiven.insert(path.to_owned());
@@ -164,7 +222,7 @@ fn expand_value(
                     );
                 }
                 // Whatever else is wrong with the value is a consequence.
-                origins.expanded.insert(path.to_owned());
+                origins.note_outside(path, None);
             }
             Err(Unexpanded::Unclosed) => {
                 problems.say(
@@ -188,11 +246,11 @@ fn expand_value(
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Used {
-    Environment,
-    /// Only `$${`, which stands for itself.
-    Escape,
+#[derive(Debug, PartialEq, Eq)]
+struct Expanded {
+    text: String,
+    /// The variables' values in it; none where there was only `$${`, which stands for itself.
+    from_outside: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -202,17 +260,15 @@ enum Unexpanded {
 }
 
 /// The text with its variables filled in; nothing if it has none.
-fn expanded(text: &str, environment: &Environment) -> Result<Option<(String, Used)>, Unexpanded> {
+fn expanded(text: &str, environment: &Environment) -> Result<Option<Expanded>, Unexpanded> {
     let mut out = String::with_capacity(text.len());
-    let mut used = None;
-    let mut missing = Vec::new();
+    let (mut from_outside, mut missing) = (Vec::new(), Vec::new());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         if let Some(before) = rest[..at].strip_suffix('$') {
             out.push_str(before);
             out.push_str("${");
             rest = &rest[at + 2..];
-            used = used.or(Some(Used::Escape));
             continue;
         }
         out.push_str(&rest[..at]);
@@ -220,14 +276,20 @@ fn expanded(text: &str, environment: &Environment) -> Result<Option<(String, Use
         let end = inside.find('}').ok_or(Unexpanded::Unclosed)?;
         let name = inside[..end].trim();
         match environment.get(name) {
-            Some(value) => out.push_str(value),
+            Some(value) => {
+                out.push_str(value);
+                from_outside.push(value.to_owned());
+            }
             None => missing.push(name.to_owned()),
         }
         rest = &inside[end + 1..];
-        used = Some(Used::Environment);
+    }
+    if !missing.is_empty() {
+        return Err(Unexpanded::Missing(missing));
     }
     out.push_str(rest);
-    if missing.is_empty() { Ok(used.map(|used| (out, used))) } else { Err(Unexpanded::Missing(missing)) }
+    let changed = out != text || !from_outside.is_empty();
+    Ok(changed.then_some(Expanded { text: out, from_outside }))
 }
 
 /// Lays the overrides over the file's values, as text; what type a text must have is known where it is read.
@@ -244,7 +306,8 @@ pub(super) fn override_with(
         let path = if keys.iter().any(String::is_empty) { None } else { put(table, &keys, value) };
         match path {
             Some(path) => {
-                origins.overridden.insert(path, variable.to_owned());
+                let (variable, text) = (variable.to_owned(), value.to_owned());
+                origins.overridden.insert(path, Override { variable, text });
             }
             None => {
                 let what = format!("the variable `{variable}` names no value");
@@ -283,7 +346,7 @@ mod tests {
 
     fn check(text: &str, expected: Result<Option<&str>, Unexpanded>) {
         let environment = [("HOST", "h.example"), ("EMPTY", "")].into_iter().collect();
-        let got = expanded(text, &environment).map(|it| it.map(|(text, _)| text));
+        let got = expanded(text, &environment).map(|it| it.map(|new| new.text));
         assert_eq!(got, expected.map(|it| it.map(str::to_owned)), "{text}");
     }
 

@@ -105,16 +105,8 @@ impl Reading {
             Some((what, hint)) => (what.to_owned(), hint.to_owned()),
             None => (error.message().to_owned(), hint_of(&key.about)),
         };
-        self.problems.say(here, self.unspoken(here, value.as_str().unwrap_or_default(), what), hint);
+        self.problems.say(here, what, hint);
         None
-    }
-
-    /// The same words without the value, where that came from outside the file: it may hold a secret.
-    pub(super) fn unspoken(&self, here: &str, value: &str, what: String) -> String {
-        if value.is_empty() || !self.origins.outside(here) {
-            return what;
-        }
-        what.replace(&format!("{value:?}"), "the value").replace(value, "the value")
     }
 
     pub(super) fn unknown<'a>(&mut self, here: &str, name: &str, known: impl Iterator<Item = &'a str>) {

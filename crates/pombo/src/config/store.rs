@@ -43,7 +43,7 @@ pub(super) fn read(
     // An address alone is no secret.
     let open = database_url.as_ref().is_some_and(|url| !has_password(url.expose()));
     if open {
-        reading.origins.note_outside(here.to_owned());
+        reading.origins.note_outside(here, None);
     }
     let file = database_url_file.as_deref();
     let url = channel::secret(reading, "store", "database_url", database_url, file, folder);

@@ -82,7 +82,7 @@ fn settle(
     check_names(reading, &joined(here, "notify"), &notify, &plan.targets);
     for channel in own.iter().flatten().filter(|channel| !channels.contains_key(*channel)) {
         let hint = suggestion(channel.as_str(), channels.keys().map(ChannelName::as_str));
-        reading.problems.say(joined(here, "channels"), "there is no such channel", hint);
+        reading.problems.say(joined(here, "channels"), format!("there is no channel `{channel}`"), hint);
     }
     let gather = gather.unwrap_or_else(|| GATHER.into());
     if gather.is_empty() || gather.iter().any(|span| *span < GATHER_MIN || *span > GATHER_MAX) {

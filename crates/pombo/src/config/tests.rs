@@ -608,14 +608,38 @@ fn a_value_from_outside_is_never_repeated() {
     let said = problems.to_string();
     assert!(said.contains("channels.m.url") && !said.contains("S3cret"), "{said}");
 
-    let wrong = "[notices.ops]\nto = 'ops@clinic.example'\nchannel = ";
-    for (file, path) in [("profile = ", "profile"), (wrong, "notices.ops.channel")] {
+    let notice = "[notices.ops]\nto = 'ops@clinic.example'\n";
+    let cases = [
+        ("profile = '?'", "profile"),
+        (&format!("{notice}channel = '?'"), "notices.ops.channel"),
+        (&format!("{notice}channel = 'email'\nfallback = '?'"), "notices.ops.fallback"),
+        ("[alerts.failure_rate]\nnotify = ['?']", "alerts.failure_rate.notify"),
+        ("[teams.a]\nchannels = ['?']", "teams.a.channels"),
+        ("[teams.a]\nreasons = ['?']", "teams.a.reasons"),
+        ("[[routes]]\ntype = 'a'\nlane = '?'", "routes[0].lane"),
+        ("[channels.a]\nkind = '?'", "channels.a.kind"),
+        ("[channels.a]\nkind = 'null'\npolicy = '?'", "channels.a.policy"),
+        ("[channels.a]\nkind = 'null'\nwindow = '?'", "channels.a.window"),
+        ("[channels.a]\nkind = 'webhook'\nca_file = '?'", "channels.a.ca_file"),
+        ("[channels.a]\nkind = 'evolution'\nurl = '?://a'", "channels.a.url"),
+        ("time_zone = '?'", "time_zone"),
+    ];
+    for (file, path) in cases {
         let told =
-            |value: &str| load(&format!("{file}'{value}'"), &[("PW", "s3cret")]).unwrap_err().to_string();
-        assert!(told("mistyped").contains("mistyped"), "{path}");
+            |value: &str| load(&file.replace('?', value), &[("PW", "s3cret")]).expect_err(path).to_string();
+        assert!(told("mistyped").contains(path), "{path}");
         let said = told("a${PW}b");
         assert!(said.contains(path) && !said.contains("s3cret"), "{said}");
     }
+    // What stands in the file is told as it stands there, and so are words of ours that only begin like the value.
+    check("profile = 'mistyped'", &["profile"], &["mistyped"]);
+    check(
+        "[teams.a]\nnotify = []\nchannels = ['mistyped']",
+        &["teams.a.channels", "teams.a.notify"],
+        &["mistyped"],
+    );
+    let said = load("profile = '${P}'", &[("P", "prod")]).unwrap_err().to_string();
+    assert!(said.contains("the value is no profile") && said.contains("`production`"), "{said}");
 }
 
 #[test]

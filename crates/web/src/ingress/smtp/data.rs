@@ -100,20 +100,27 @@ impl Data {
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        self.line = self.line.saturating_add(bytes.len());
         if self.unfit.is_none() {
-            self.unfit = if self.mail.len() + bytes.len() > self.limit {
-                Some(Unfit::TooLarge)
-            } else if self.line > LINE_BYTES_MAX {
-                Some(Unfit::LongLine)
-            } else if bytes.contains(&0) {
-                Some(Unfit::Nul)
-            } else {
-                self.mail.extend_from_slice(bytes);
-                return;
-            };
-            self.mail = Vec::new();
+            self.unfit = self.flaw(bytes);
+            match self.unfit {
+                None => self.mail.extend_from_slice(bytes),
+                Some(_) => self.mail = Vec::new(),
+            }
         }
+        self.line = self.line.saturating_add(bytes.len());
+    }
+
+    /// What makes the mail unfit if these bytes come next: of several flaws the one that a reader of single bytes would
+    /// meet first, since pieces must not make a difference.
+    fn flaw(&self, bytes: &[u8]) -> Option<Unfit> {
+        let room = self.limit.saturating_sub(self.mail.len());
+        let line = LINE_BYTES_MAX.saturating_sub(self.line);
+        if bytes.len() <= room.min(line) && !bytes.contains(&0) {
+            return None;
+        }
+        let nul = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        let flaws = [(room, Unfit::TooLarge), (line, Unfit::LongLine), (nul, Unfit::Nul)];
+        flaws.into_iter().min_by_key(|(at, _)| *at).map(|(_, unfit)| unfit)
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -186,6 +193,23 @@ mod tests {
         assert_eq!(data.read(&[b'x'; 150]), Read::More);
         assert_eq!((data.bytes(), data.mail.capacity()), (0, 0));
         assert_eq!(data.read(&[b'x'; 150]), Read::Endless);
+    }
+
+    #[test] // REQ IN-3
+    fn of_several_flaws_the_first_is_told_however_the_mail_is_cut() {
+        let check = |wire: &[u8], expected| {
+            for size in [1, 7, wire.len()] {
+                let mut data = Data::new(100);
+                let ended = wire.chunks(size).any(|piece| matches!(data.read(piece), Read::End(_)));
+                assert!(ended, "in pieces of {size}");
+                assert_eq!(data.mail(), Err(expected), "in pieces of {size}");
+            }
+        };
+        let (few, many) = ([b'x'; 10], [b'x'; 120]);
+        check(&[&few, &b"\0"[..], &many, b"\r\n.\r\n"].concat(), Unfit::Nul);
+        check(&[&many, &b"\0"[..], &few, b"\r\n.\r\n"].concat(), Unfit::TooLarge);
+        check(&[&b"x".repeat(100), &b"\0\r\n.\r\n"[..]].concat(), Unfit::TooLarge);
+        check(&[&b"x".repeat(99), &b"\0\r\n.\r\n"[..]].concat(), Unfit::Nul);
     }
 
     #[test] // REQ SE-2
