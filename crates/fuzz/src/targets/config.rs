@@ -10,6 +10,7 @@ use crate::Sign;
 pub(super) const WORDS: &[&str] = &[
     "[channels.x]\nkind = \"webhook\"\n",
     "[channels.x]\nkind = \"smtp\"\nurl = \"smtps://u:p@mail.example\"\n",
+    "[channels.x]\nkind = \"smtp\"\nurl = \"smtps://u:${SECRET}@mail.example\"\n",
     "[channels.x.retry]\nattempts = 3\n",
     "[[channels.x.rules]]\nstatus = 429\nverdict = \"retry\"\n",
     "[lanes.x]\nworkers = 4\n",
@@ -31,6 +32,19 @@ pub(super) const WORDS: &[&str] = &[
     "{ last = 100 }",
     "true",
     "'''",
+];
+
+/// The settings that are secrets by themselves.
+const SECRETS: [&str; 9] = [
+    "api_key",
+    "client_secret",
+    "database_url",
+    "key",
+    "password",
+    "previous_secret",
+    "receipt_secret",
+    "secret",
+    "signing_key",
 ];
 
 const CANARY: &str = "c4n4ry-s3cr3t-0123456789";
@@ -61,6 +75,22 @@ pub(super) fn made() -> Vec<Vec<u8>> {
     seeds
 }
 
+/// Whether a variable may stand in another place than that of a secret, such as a route's type: then whoever wrote the
+/// file wants it shown. Problems do not show it even so, since what they are about may stand in the wrong place.
+fn in_the_open(file: &str) -> bool {
+    let hidden = |line: &str| {
+        let (key, value) = line.split_once(" = ").unwrap_or_default();
+        let address = value.split_once("://u:${SECRET}@");
+        let password = address.is_some_and(|(scheme, host)| !scheme.contains('/') && !host.contains("${"));
+        match key {
+            "url" => password,
+            _ => SECRETS.contains(&key) && matches!(value, "\"${SECRET}\"" | "\"${DATABASE_URL}\""),
+        }
+    };
+    let mut variables = file.lines().filter(|line| line.contains("${"));
+    !variables.all(hidden) || file.contains("'''") || file.contains("\"\"\"")
+}
+
 pub(super) fn run(bytes: &[u8]) -> Sign {
     let file = text(bytes);
     let environment: Environment =
@@ -72,7 +102,7 @@ pub(super) fn run(bytes: &[u8]) -> Sign {
     match Config::parse(&file, source, &environment) {
         Ok(config) => {
             let shown = format!("{config:?}");
-            assert!(!shown.contains(CANARY), "{shown}");
+            assert!(!shown.contains(CANARY) || in_the_open(&file), "{shown}");
             let setup = config.setup();
             assert!(setup.lanes.contains_key("default") && !setup.channels.is_empty());
             Sign::of((config.channels.len().min(4), config.lanes.len(), setup.routes.len()))
