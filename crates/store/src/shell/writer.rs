@@ -175,10 +175,9 @@ impl<C: Core> Group<C> {
     /// What may take the places of results: how many, for whom, and in which turns.
     ///
     /// One ask for all slots of a node in a lane, since a claim costs the more the more there are of them.
-    fn asked_again(&mut self, stopped: &HashSet<NodeId>) -> Vec<(Ask, Vec<(usize, usize)>)> {
+    fn asked_again(&self, stopped: &HashSet<NodeId>) -> Vec<(Ask, Vec<(usize, usize)>)> {
         let mut asked: Vec<(Ask, Vec<(usize, usize)>)> = Vec::new();
-        for (index, turn) in self.turns.iter_mut().enumerate() {
-            turn.claimed.clear();
+        for (index, turn) in self.turns.iter().enumerate() {
             let wanted = turn.asks.iter().filter(|ask| !stopped.contains(&ask.node));
             for ask in wanted.filter(|_| !turn.answer.is_closed()) {
                 match asked.iter_mut().find(|(one, _)| one.node == ask.node && one.lane == ask.lane) {
@@ -376,6 +375,7 @@ impl<C: Core> Writer<C> {
                     tries += 1;
                     self.meter.begun_anew.inc();
                     self.parked.extend(group.claims.drain(..).map(|(parked, _)| parked));
+                    group.turns.iter_mut().for_each(|turn| turn.claimed.clear());
                     self.core.reopen()?;
                 }
                 done => return done,
