@@ -293,11 +293,13 @@ async fn a_store_that_cannot_be_written_refuses_then_comes_back() {
     assert_eq!(store.verify().await.unwrap().broken, None);
 }
 
-/// A store that writes what it is told to and then says, when asked to, that it could not.
+/// A store that writes what it is told to and then says, when asked to, that it could not; or does not write it and
+/// wants to be told once more.
 #[derive(Debug)]
 struct Unsure {
     core: Sqlite,
     next: Arc<AtomicBool>,
+    anew: Arc<AtomicBool>,
 }
 
 impl Core for Unsure {
@@ -415,6 +417,9 @@ impl Core for Unsure {
         self.core.put_template(tenant, name, template, by, now)
     }
     fn commit(&mut self, now: Time, entropy: &[u8; 32]) -> Result<u64, StoreError> {
+        if self.anew.swap(false, Ordering::SeqCst) {
+            return Err(StoreError::Again("somebody else was there".into()));
+        }
         let position = self.core.commit(now, entropy)?;
         if self.next.swap(false, Ordering::SeqCst) {
             return Err(StoreError::Unavailable("nobody knows whether it was written".into()));
@@ -439,11 +444,33 @@ impl Core for Unsure {
 }
 
 fn open_unsure(folder: &std::path::Path) -> (Arc<dyn Store>, Arc<TestClock>, Arc<AtomicBool>) {
-    let clock = Arc::new(TestClock(AtomicI64::new(START)));
     let next = Arc::new(AtomicBool::new(false));
-    let core = Unsure { core: Sqlite::open(folder, Dice::seeded(7), &[7; 32]).unwrap(), next: next.clone() };
+    let (store, clock) = open_with(folder, next.clone(), Arc::default());
+    (store, clock, next)
+}
+
+fn open_with(
+    folder: &std::path::Path,
+    next: Arc<AtomicBool>,
+    anew: Arc<AtomicBool>,
+) -> (Arc<dyn Store>, Arc<TestClock>) {
+    let clock = Arc::new(TestClock(AtomicI64::new(START)));
+    let core = Unsure { core: Sqlite::open(folder, Dice::seeded(7), &[7; 32]).unwrap(), next, anew };
     let store = Shell::start(core, clock.clone(), Box::new(|| [7; 32])).unwrap();
-    (Arc::new(store), clock, next)
+    (Arc::new(store), clock)
+}
+
+#[tokio::test] // invariant 13
+async fn a_group_that_begins_anew_claims_in_the_place_of_a_result_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let anew = Arc::new(AtomicBool::new(false));
+    let (store, _) = open_with(folder.path(), Arc::default(), anew.clone());
+    store.accept((0..3).map(|_| draft("default", None, 1)).collect()).await.unwrap();
+    let first = store.claim(ask("default", 1)).await.unwrap();
+    anew.store(true, Ordering::SeqCst);
+    let turned = store.turn_over(vec![sent(&first[0])], vec![ask("default", 1)]).await.unwrap();
+    assert!(!anew.load(Ordering::SeqCst), "it began anew");
+    assert_eq!((turned.settled, turned.claimed.len()), (vec![Settled::Done], 1));
 }
 
 #[tokio::test] // Promise 3: a commit error means unknown
