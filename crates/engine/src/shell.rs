@@ -14,7 +14,7 @@ use pombo_kernel::name::{ChannelName, LaneName};
 use pombo_kernel::reply::{Fault, FaultKind, Reply};
 use pombo_kernel::setup::Setup;
 use pombo_kernel::suppression::Reason;
-use pombo_kernel::time::{Clock, Span};
+use pombo_kernel::time::{Clock, Span, Time};
 use pombo_kernel::trace::Tracer;
 use pombo_store::{Ask, Claimed, NodeId, Settled, Settlement, Store, StoreError, TurnedOver};
 use prometheus::Histogram;
@@ -202,19 +202,17 @@ async fn run(
             hands.lease.send_if_modified(|seen| std::mem::replace(seen, core.lease()) != core.lease());
             for effect in effects {
                 match effect {
-                    // Together, so that they share a commit.
                     Effect::Settle(some) => ended.extend(some),
                     Effect::Stopped => {
                         stopped.send_replace(true);
                         return;
                     }
-                    other => hands.perform(other),
+                    other => hands.perform(other, &core, now),
                 }
             }
         }
         if !ended.is_empty() {
-            let refill = core.refill(&ended, now);
-            hands.settle(ended, refill);
+            hands.perform(Effect::Settle(ended), &core, now);
         }
     }
 }
@@ -248,7 +246,7 @@ impl Hands {
         let _ = self.events.send(event);
     }
 
-    fn perform(self: &Arc<Hands>, effect: Effect) {
+    fn perform(self: &Arc<Hands>, effect: Effect, core: &Core, now: Time) {
         let hands = Arc::clone(self);
         match effect {
             Effect::Claim(ask) => drop(tokio::spawn(async move { hands.claim(ask).await })),
@@ -275,6 +273,10 @@ impl Hands {
                     }
                 });
             })),
+            Effect::Settle(ended) => {
+                let refill = core.refill(&ended, now);
+                self.settle(ended, refill);
+            }
             Effect::Release(keys) => drop(tokio::spawn(async move {
                 let released = hands.persist(|| hands.store.release(keys.clone())).await;
                 if released.is_some() {
@@ -312,7 +314,7 @@ impl Hands {
             Effect::StopClaims => drop(tokio::spawn(async move {
                 let _ = hands.store.stop_claims(hands.node).await;
             })),
-            Effect::Settle(_) | Effect::Stopped => {}
+            Effect::Stopped => {}
         }
     }
 
@@ -431,7 +433,6 @@ mod tests {
     use pombo_kernel::message::{Body, ClaimId, ClaimKey, Message, Priority, Progress, QueueName};
     use pombo_kernel::name::Tenant;
     use pombo_kernel::reply::Receipt;
-    use pombo_kernel::time::Time;
     use pombo_store::memory::Memory;
     use pombo_store::shell::Shell;
 

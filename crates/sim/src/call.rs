@@ -157,8 +157,9 @@ impl Call {
         }
     }
 
-    /// Whether whoever called may now hold messages that only the answer tells of.
-    pub(crate) fn claims(&self) -> bool {
+    /// Whether its answer comes late rather than never: whoever called may hold messages that nothing else tells of, or
+    /// believes that it takes no more.
+    pub(crate) fn is_told_late(&self) -> bool {
         match self {
             Call::Claim(_) | Call::TakeOver { .. } | Call::StopClaims(_) => true,
             Call::Settle { refill, .. } => !refill.asks.is_empty(),

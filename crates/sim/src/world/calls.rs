@@ -213,7 +213,7 @@ impl<C: Lasting> World<C> {
         let answered = match cut_until.filter(|until| *until > self.now) {
             // On a database, a node's own writer gives back what it claimed and was not told of. Here there is one
             // writer for all, so that whoever claims is told late.
-            Some(until) if call.claims() => {
+            Some(until) if call.is_told_late() => {
                 self.later_at(until, Happening::Answer(caller, call, answered));
                 return Ok(());
             }

@@ -103,6 +103,12 @@ struct Turn {
     answer: oneshot::Sender<Result<TurnedOver, StoreError>>,
 }
 
+/// How many of a claim's messages are for which of the group's turns.
+struct Share {
+    turn: usize,
+    max: usize,
+}
+
 /// The items of several callers, and how many are whose.
 struct Many<I, O> {
     items: Vec<I>,
@@ -172,20 +178,20 @@ impl<C: Core> Group<C> {
         Ok(())
     }
 
-    /// What may take the places of results: how many, for whom, and in which turns.
-    ///
-    /// One ask for all slots of a node in a lane, since a claim costs the more the more there are of them.
-    fn asked_again(&self, stopped: &HashSet<NodeId>) -> Vec<(Ask, Vec<(usize, usize)>)> {
-        let mut asked: Vec<(Ask, Vec<(usize, usize)>)> = Vec::new();
+    /// What may take the places of results: one ask for all slots of a node in a lane, since every claim is a row of the
+    /// journal, and on PostgreSQL a journey.
+    fn asked_again(&self, stopped: &HashSet<NodeId>) -> Vec<(Ask, Vec<Share>)> {
+        let mut asked: Vec<(Ask, Vec<Share>)> = Vec::new();
         for (index, turn) in self.turns.iter().enumerate() {
             let wanted = turn.asks.iter().filter(|ask| !stopped.contains(&ask.node));
             for ask in wanted.filter(|_| !turn.answer.is_closed()) {
+                let share = Share { turn: index, max: ask.max };
                 match asked.iter_mut().find(|(one, _)| one.node == ask.node && one.lane == ask.lane) {
                     Some((one, shares)) => {
                         one.max += ask.max;
-                        shares.push((index, ask.max));
+                        shares.push(share);
                     }
-                    None => asked.push((ask.clone(), vec![(index, ask.max)])),
+                    None => asked.push((ask.clone(), vec![share])),
                 }
             }
         }
@@ -448,8 +454,8 @@ impl<C: Core> Writer<C> {
         for (ask, shares) in group.asked_again(&self.stopped) {
             if self.core.next_due(&ask.lane, now).is_some_and(|due| due <= now) {
                 let mut claimed = self.core.claim(&ask, now)?.into_iter();
-                for (index, share) in shares {
-                    group.turns[index].claimed.extend(claimed.by_ref().take(share));
+                for Share { turn, max } in shares {
+                    group.turns[turn].claimed.extend(claimed.by_ref().take(max));
                 }
             }
         }
