@@ -772,9 +772,12 @@ impl Core for Postgres {
 }
 
 impl Drop for Postgres {
-    /// Leaves the slot to whoever comes next, and what its engines could not settle, if the database can still be told;
-    /// else their leases end.
+    /// Leaves its offices and the slot to whoever comes next, and what its engines could not settle, if the database can
+    /// still be told; else their leases end.
     fn drop(&mut self) {
+        if let Some(upkeep) = &self.beside.upkeep {
+            upkeep.end();
+        }
         if !self.link.is_closed() {
             let _ = self.link.query("ROLLBACK", Vec::new());
             let nodes: Vec<i64> = self.nodes.iter().map(|node| node.0).collect();

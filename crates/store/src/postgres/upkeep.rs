@@ -8,6 +8,7 @@ mod chores;
 mod seal;
 
 use std::fmt;
+use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -31,10 +32,15 @@ const CHORES_IDLE: Duration = Duration::from_secs(5);
 const CHORES_BUSY: Duration = Duration::from_secs(1);
 /// How long to wait before connecting again.
 const RECONNECT: Duration = Duration::from_secs(2);
+/// How long whoever ends a node waits for its offices to be left. After that they are somebody else's when the lease
+/// ends.
+const LEAVING: Duration = Duration::from_secs(2);
 
 /// Both offices of a node. They end when this is dropped.
 pub(super) struct Upkeep {
     bells: [Arc<Bell>; 2],
+    /// Has no sender any more when both have ended.
+    ended: Mutex<mpsc::Receiver<()>>,
 }
 
 impl fmt::Debug for Upkeep {
@@ -45,7 +51,7 @@ impl fmt::Debug for Upkeep {
 
 impl Drop for Upkeep {
     fn drop(&mut self) {
-        self.bells.iter().for_each(|bell| bell.ring(Ring::Stop));
+        self.stop();
     }
 }
 
@@ -68,7 +74,10 @@ impl Upkeep {
             bell: bells[nth].clone(),
         };
         let (seal, chores) = (office(Kind::Upkeep, 0), office(Kind::Chores, 1));
+        let (seals, ended) = mpsc::channel();
+        let cleans = seals.clone();
         spawn("pombo-seal", move || {
+            let _ends = seals;
             let mut told = None;
             let mut sealed = |end| {
                 if told.replace(end) != Some(end) {
@@ -78,10 +87,24 @@ impl Upkeep {
             seal.run(|office, link| office.seal(link, &mut sealed));
         })?;
         spawn("pombo-upkeep", move || {
+            let _ends = cleans;
             let mut done = chores::Chores::new(retention);
             chores.run(|office, link| office.clean(link, &mut done));
         })?;
-        Ok(Upkeep { bells })
+        Ok(Upkeep { bells, ended: Mutex::new(ended) })
+    }
+
+    fn stop(&self) {
+        self.bells.iter().for_each(|bell| bell.ring(Ring::Stop));
+    }
+
+    /// Ends both offices and waits until they are left, so that whoever starts next does not have to wait for the lease
+    /// of one that is gone. What takes too long is not waited for.
+    pub(super) fn end(&self) {
+        self.stop();
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody sends: it is over when both senders are gone.
+        let _ = ended.recv_timeout(LEAVING);
     }
 
     /// Says that something was committed, here or elsewhere.

@@ -1,7 +1,5 @@
 //! Against a real PostgreSQL.
 
-use std::sync::mpsc;
-
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::time::Time;
@@ -167,6 +165,24 @@ fn an_office_is_its_holders_until_the_lease_ends_or_it_is_left() {
     link.query(sql!("office_leave"), vec!["upkeep".into(), 1i64.into()]).unwrap();
     assert!(take(2, -1), "a lease that has ended already");
     assert!(take(1, 60_000));
+}
+
+#[test]
+fn a_node_that_has_ended_has_left_its_offices() {
+    let world = World::new();
+    let (tell, told) = mpsc::channel();
+    let upkeep = Upkeep::start(&world.driver, &world.target(), 1, None, move |position| {
+        let _ = tell.send(position);
+    });
+    let upkeep = upkeep.unwrap();
+    let link = world.link(Kind::Upkeep);
+    leave(&link, 0, || {});
+    upkeep.wake();
+    while told.recv_timeout(Duration::from_secs(30)).unwrap() != 2 {}
+    leave(&link, 10, || {});
+    upkeep.end();
+    assert_eq!(one::<i64>(&link.query("SELECT count(*) FROM office", Vec::new()).unwrap()), 0);
+    assert_eq!(followed(&link).len(), 4, "what was committed before the end is sealed");
 }
 
 /// Bytes of a table and its indexes.
