@@ -342,8 +342,11 @@ async fn send(shared: &Arc<Shared>, verb: &str, body: &Value) -> Result<Answer, 
         let message = json!([{"jid": format!("{number}@s.whatsapp.net"), "exists": false, "number": number}]);
         return Ok(refusal(StatusCode::BAD_REQUEST, &message));
     };
-    // The real one sleeps here, while it pretends to type.
-    tokio::time::sleep(Duration::from_millis(body["delay"].as_u64().unwrap_or_default())).await;
+    // The real one sleeps here, while it pretends to type. Where it is not asked to, nothing comes between a request that
+    // is seen to be under way and what is taken of it.
+    if let Some(delay) = body["delay"].as_u64().filter(|delay| *delay > 0) {
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+    }
     // Whatever is answered then, receipts follow what went out.
     let take = || {
         let sent = shared.world().take(number, &jid, attempt, body);
