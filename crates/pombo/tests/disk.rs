@@ -62,10 +62,13 @@ async fn a_full_disk_refuses_producers_and_pauses_sending_until_there_is_room() 
     let disk = Mount::tmpfs(place.folder.path(), DISK_MB);
     let data = disk.folder.join("data");
     let ballast = disk.folder.join("ballast");
-    std::fs::write(&ballast, vec![0; 4 << 20]).unwrap();
+    // Too little is left for a log of its full size.
+    std::fs::write(&ballast, vec![0; 8 << 20]).unwrap();
     let sink = sink().await;
     let server = place.start_with(Command::new(binary()), &data);
     place.ready().await;
+    let log = std::fs::metadata(data.join("pombo.db-wal")).unwrap().len();
+    assert!(log < 1 << 20, "a log that could not be filled has kept {log} bytes");
     let client = place.client();
 
     let mut ids = Vec::new();

@@ -160,6 +160,9 @@ pub trait Core: Send + 'static {
     /// Tells, once, what the last commit added to the counters. One that nobody watches has nothing to tell.
     fn tell(&mut self, _counts: &Counts) {}
 
+    /// Called once, before it serves: time for what makes later commits shorter. What cannot be had is done without.
+    fn warm_up(&mut self) {}
+
     /// Others may have written something that this core should know. One that is alone has nothing to learn.
     fn nudge(&mut self) {}
 

@@ -168,7 +168,8 @@ pub struct Readership {
 
 impl<C: Core> Shell<C> {
     /// Starts the writer's thread. It ends with `close`, or when every handle is gone.
-    pub fn start(core: C, clock: Arc<dyn Clock>, entropy: Entropy) -> Result<Shell<C>, StoreError> {
+    pub fn start(mut core: C, clock: Arc<dyn Clock>, entropy: Entropy) -> Result<Shell<C>, StoreError> {
+        core.warm_up();
         let (shell, writer) = Shell::with_writer(core, clock, entropy)?;
         thread::Builder::new()
             .name("pombo-store".into())

@@ -583,6 +583,10 @@ impl Core for Sqlite {
         counts.add(self.counts.drain(..));
     }
 
+    fn warm_up(&mut self) {
+        self.file.fill_log();
+    }
+
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.file.reopen()?;
         self.load(Life::Same)

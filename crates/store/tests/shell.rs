@@ -233,6 +233,24 @@ fn a_second_opening_of_the_same_folder_is_refused_and_says_why() {
     Sqlite::open(folder.path(), Dice::seeded(3), &[7; 32]).unwrap();
 }
 
+#[tokio::test]
+async fn a_store_that_serves_has_its_log_before_the_first_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = || std::fs::metadata(folder.path().join("pombo.db-wal")).map_or(0, |log| log.len());
+    let core = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
+    assert!(log() < 1 << 20, "whoever opens it by hand writes little");
+    drop(core);
+    let (store, _) = open(folder.path());
+    let filled = log();
+    assert!(filled > 16 << 20, "{filled}");
+    store.accept(vec![draft("default", None, 10)]).await.unwrap();
+    assert_eq!(log(), filled);
+    store.close().await.unwrap();
+    drop(store);
+    let (_again, _) = open(folder.path());
+    assert_eq!(log(), filled, "it is filled once");
+}
+
 #[cfg(unix)]
 #[test]
 fn nobody_else_can_look_into_a_new_folder() {

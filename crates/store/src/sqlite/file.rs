@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi, params};
+use tracing::debug;
 
 use super::moving::{self, meta};
 use super::{dead, log, sql, stats};
@@ -36,6 +37,11 @@ pub(super) const NAME: &str = "pombo.db";
 
 /// Marks the file as Pombo's: "Pmbo".
 pub(super) const APPLICATION_ID: i32 = 0x506d_626f;
+
+/// After how many pages the log is carried over into the file, and what it may have by the end of the commit that was
+/// under way then.
+const CARRIED_AFTER: u32 = 4_000;
+const LOG_PAGES: u64 = 4_500;
 
 /// The first SQLite without a rare corruption at a WAL checkpoint.
 const SQLITE_MIN: i32 = 3_051_003;
@@ -146,6 +152,17 @@ impl File {
         Ok(())
     }
 
+    /// Gives the log the size that it will have, if there is room for that.
+    pub(super) fn fill_log(&self) {
+        let Some(folder) = self.path.parent() else { return };
+        let page_bytes = self.db.pragma_query_value(None, "page_size", |row| row.get(0));
+        let filled =
+            page_bytes.map_err(StoreError::from).and_then(|bytes| log::fill(folder, LOG_PAGES, bytes));
+        if let Err(error) = filled {
+            debug!(%error, "the log will grow as it is written");
+        }
+    }
+
     /// Drops the connection, and with it whatever was not committed, and connects anew.
     pub(super) fn reopen(&mut self) -> Result<(), StoreError> {
         self.db.connection = connect(&self.path)?;
@@ -195,12 +212,12 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     db.execute_batch(
         "PRAGMA page_size = 4096;
          PRAGMA journal_mode = WAL;
-         PRAGMA wal_autocheckpoint = 4000;
          PRAGMA journal_size_limit = 67108864;
          PRAGMA cache_size = -32768;
          PRAGMA temp_store = MEMORY;
          PRAGMA busy_timeout = 2000;",
     )?;
+    db.pragma_update(None, "wal_autocheckpoint", CARRIED_AFTER)?;
     db.pragma_update(None, "synchronous", synchronous())?;
     Ok(db)
 }

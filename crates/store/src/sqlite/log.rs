@@ -11,9 +11,11 @@
 //! next process finds.
 //!
 //! What no frame and no index speaks of can still be lost unseen: the last commit, where the index is gone as well.
+//!
+//! A log has its full size before the first commit: see [`fill`].
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
 use super::file;
@@ -115,6 +117,29 @@ pub(super) fn cut(folder: &Path) -> Result<Option<Salvaged>, StoreError> {
         Ok(Some(Salvaged { at, commits, copy }))
     };
     cut().map_err(|error| StoreError::Unavailable(format!("cannot cut {}: {error}", of(folder).display())))
+}
+
+/// Makes the log as long as so many pages need, with zeros behind what it has: a flush into a file that grows takes
+/// half as long again, as it has to note where the new blocks are. Where there is no room, the log stays as it was.
+///
+/// SQLite takes the first zeros for the end. For whoever has the folder to himself.
+pub(super) fn fill(folder: &Path, pages: u64, page_bytes: u32) -> Result<(), StoreError> {
+    let until = HEADER_BYTES as u64 + pages * (FRAME_HEADER_BYTES as u64 + u64::from(page_bytes));
+    let fill = || -> io::Result<()> {
+        let mut log = OpenOptions::new().write(true).open(of(folder))?;
+        let had = log.seek(io::SeekFrom::End(0))?;
+        if had >= until {
+            return Ok(());
+        }
+        let zeros = io::repeat(0).take(until - had);
+        let filled = io::copy(&mut BufReader::with_capacity(1 << 18, zeros), &mut log);
+        let flushed = filled.and_then(|_| log.sync_all());
+        if flushed.is_err() {
+            log.set_len(had)?;
+        }
+        flushed
+    };
+    fill().map_err(|error| StoreError::Unavailable(format!("cannot fill {}: {error}", of(folder).display())))
 }
 
 fn look(folder: &Path) -> io::Result<Option<Damage>> {

@@ -201,6 +201,30 @@ mod real {
     }
 
     #[test]
+    fn a_log_that_was_filled_beforehand_does_not_grow_and_ends_where_the_last_commit_does() {
+        let (folder, db) = written(2);
+        fill(folder.path(), 200, 4_096).unwrap();
+        let length = fs::metadata(of(folder.path())).unwrap().len();
+        assert_eq!(length, 32 + 200 * (24 + 4_096));
+        for n in 2..6 {
+            db.execute("INSERT INTO line (words) VALUES (?1)", [format!("{n}").repeat(20_000)]).unwrap();
+            let copy = killed(folder.path());
+            fs::remove_file(index_of(copy.path())).unwrap();
+            keep(copy.path()).unwrap();
+            let again = file::connect(&copy.path().join(file::NAME)).unwrap();
+            let found: u32 = again.query_row("SELECT count(*) FROM line", (), |row| row.get(0)).unwrap();
+            assert_eq!(found, n + 1);
+        }
+        assert_eq!(fs::metadata(of(folder.path())).unwrap().len(), length);
+        let copy = killed(folder.path());
+        spoil(&of(copy.path()), 9_000..9_001);
+        assert!(look(copy.path()).unwrap().is_some(), "damage before the zeros");
+
+        fill(folder.path(), 100, 4_096).unwrap();
+        assert_eq!(fs::metadata(of(folder.path())).unwrap().len(), length, "it was long enough");
+    }
+
+    #[test]
     fn without_its_index_a_log_still_speaks_for_all_but_its_last_commit() {
         let (folder, _db) = written(6);
         let copy = killed(folder.path());
