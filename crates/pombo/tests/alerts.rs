@@ -260,17 +260,16 @@ async fn an_outage_with_hundreds_of_dead_letters_is_one_digest_for_the_team_and_
     place.ready().await;
     let client = place.client();
     let down = json!({"channel": "crm", "to": sandbox.url("/gone"), "content": {"body": {"canary": "ana@clinic.example"}}});
+    let mut failures = client.events("/v1/events?types=message.failed", None).await.unwrap();
     client.post("/v1/messages/batch", Payload::json(&json!(vec![down.clone(); 300]))).await.unwrap();
     let dead = async {
-        loop {
-            let groups = client.get("/v1/dead-letters/groups").await.unwrap();
-            if groups["items"][0]["count"] == 300 {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+        for _ in 0..300 {
+            failures.next().await.unwrap().unwrap();
         }
     };
     tokio::time::timeout(Duration::from_secs(60), dead).await.expect("all of them are dead letters");
+    let groups = client.get("/v1/dead-letters/groups").await.unwrap();
+    assert_eq!(groups["items"][0]["count"], 300, "{groups}");
     // Whoever gathers them dies in the midst of it.
     server.kill();
     let server = place.start();
