@@ -207,9 +207,14 @@ fn whatever_the_embedded_store_keeps_the_other_keeps_too() {
         let migrations = FILES.iter().filter(|file| file.starts_with(&folder));
         migrations.flat_map(|file| all_matches(r"(?m)^CREATE TABLE (\w+)", &read(file))).collect()
     };
+    // What PostgreSQL has an index for.
+    let index = |table: &String| table.starts_with("directory");
     let (embedded, shared) = (tables("sqlite"), tables("postgres"));
     assert!(embedded.contains("message"), "{embedded:?}");
-    refuse(embedded.difference(&shared).cloned(), "the same noun in both dialects");
+    refuse(
+        embedded.difference(&shared).filter(|table| !index(table)).cloned(),
+        "the same noun in both dialects",
+    );
 }
 
 #[test]

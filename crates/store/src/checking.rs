@@ -79,6 +79,7 @@ pub(crate) enum Question {
     Blobs,
     Letters,
     Recipients,
+    Directory,
     /// Finds causes, not messages.
     Causes,
 }
@@ -100,6 +101,7 @@ pub(crate) fn judge(store: &mut dyn Evidence) -> Result<Vec<Fault>, StoreError> 
         (Question::Blobs, "without an attachment that they have"),
         (Question::Letters, "failed and missing among the dead letters, or there without having failed"),
         (Question::Recipients, "of recipients who stand elsewhere than they do"),
+        (Question::Directory, "missing where they are looked for by recipient, or there for another one"),
     ];
     for (question, what) in rest {
         let found = store.ask(question)?;

@@ -9,6 +9,7 @@ pub(crate) mod backup;
 pub(crate) mod checking;
 mod claims;
 mod dead;
+mod directory;
 mod erase;
 mod file;
 pub(crate) mod glance;
@@ -64,6 +65,7 @@ use crate::{
     Settled, Settlement, StoreError,
 };
 use claims::Claims;
+use directory::Directory;
 use file::File;
 pub(crate) use file::make_folder;
 pub use reader::Reader;
@@ -74,9 +76,6 @@ macro_rules! sql {
     };
 }
 use sql;
-
-/// Messages that share a slice of the recipient index.
-const SLICE: u32 = 65_536;
 
 /// The writer of an embedded store.
 #[derive(Debug)]
@@ -95,8 +94,7 @@ pub struct Sqlite {
     names: Names,
     /// What the last commit has added to them, for whoever shows it.
     counts: Vec<Entry>,
-    slice: i64,
-    in_slice: u32,
+    directory: Directory,
     next_deadline: Option<Time>,
     /// When it was last noted how far the chain has come.
     noted: Option<Time>,
@@ -136,8 +134,7 @@ impl Sqlite {
             ledger: Ledger::default(),
             names: Names::default(),
             counts: Vec::new(),
-            slice: 0,
-            in_slice: 0,
+            directory: Directory::default(),
             next_deadline: None,
             noted: None,
             sweep: false,
@@ -155,8 +152,7 @@ impl Sqlite {
         self.tip = rows::tip(&self.file.db)?;
         let last: Option<i64> = self.one(sql!("message_last"), [], |row| row.get(0))?.flatten();
         self.ids = IdMaker::after(MessageKey(last.unwrap_or(0)), Dice::seeded(self.dice.next_u64()));
-        let slice = self.one(sql!("message_slice"), [], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        (self.slice, self.in_slice) = slice.unwrap_or((0, 0));
+        self.directory = Directory::of(&self.file.db)?;
         self.next_deadline = self.one(sql!("expiry_next"), [], |row| rows::time(row, 0))?;
         self.board = Board::default();
         self.load_pause()?;
@@ -268,6 +264,9 @@ impl Sqlite {
             )?;
         }
         self.write_counters(now)?;
+        if self.directory.is_due() {
+            self.directory.enter(&self.file.db)?;
+        }
         self.file.commit()?;
         self.tip = tip;
         self.note_tip(now);
@@ -352,14 +351,10 @@ impl Core for Sqlite {
         let id = draft.id.unwrap_or_else(|| self.ids.next(now));
         let key = id.key();
         let due = draft.send_at.map_or(now, |at| at.max(now));
-        if self.in_slice == SLICE {
-            (self.slice, self.in_slice) = (self.slice + 1, 0);
-        }
-        self.in_slice += 1;
         let vault = &self.file.db.vault;
         let recipient = vault.hash(name.tenant.as_str(), &draft.body.to);
         let body = rows::body(vault, key, &draft.body)?;
-        let (slice, block) = (self.slice, self.block_number());
+        let (slice, block) = (self.directory.next_slice(), self.block_number());
         self.write(
             sql!("accept_message"),
             params![
@@ -380,6 +375,7 @@ impl Core for Sqlite {
                 body,
             ],
         )?;
+        self.directory.note(&self.file.db, key)?;
         if let Some(given) = &draft.idempotency {
             self.write(
                 sql!("accept_idempotency"),

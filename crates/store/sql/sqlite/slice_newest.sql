@@ -1,2 +1,2 @@
--- index message_by_recipient
-SELECT max(slice) FROM message
+-- primary key
+SELECT max(slice) FROM directory

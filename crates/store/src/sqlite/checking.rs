@@ -97,6 +97,7 @@ impl Evidence for Beside<'_> {
             Question::Blobs => sql!("checking/blobs"),
             Question::Letters => sql!("checking/letters"),
             Question::Recipients => sql!("checking/recipients"),
+            Question::Directory => sql!("checking/directory"),
             Question::Causes => sql!("checking/causes"),
         };
         rows::all(self.0, sql, [], |row| row.get(0))

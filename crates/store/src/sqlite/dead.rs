@@ -11,7 +11,7 @@ use rusqlite::{OptionalExtension, Row as Columns, params};
 use super::file::Db;
 use super::rows::Round;
 use super::settling::{Found, Row};
-use super::{Order, Sqlite, rows, sql};
+use super::{Order, Sqlite, directory, rows, sql};
 use crate::StoreError;
 use crate::board::{rank, rank_of};
 use crate::core::Core as _;
@@ -177,10 +177,12 @@ impl Sqlite {
         let recipient = self.file.db.vault.hash(name.tenant.as_str(), &edit.body.to);
         let body = &edit.body;
         let sealed = rows::body(&self.file.db.vault, key, body)?;
+        directory::remove(&self.file.db, key)?;
         self.write(
             sql!("message_edit"),
             params![key.0, queue, body.kind, body.template, body.reference, recipient, sealed],
         )?;
+        directory::add(&self.file.db, key)?;
         self.put_blobs(key, &edit.blobs)?;
         let reason = reason_of(&found);
         let channel = found.stored.message.queue.channel.clone();

@@ -14,7 +14,7 @@ use crate::vault::opening::{KEYS, Lock as VaultLock, REKEY, SECRET};
 use crate::vault::{Keys, Vault};
 
 /// Each entry brings the schema from its index to the next number.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     sql!("migrations/0001"),
     sql!("migrations/0002"),
     sql!("migrations/0003"),
@@ -23,10 +23,11 @@ const MIGRATIONS: [&str; 8] = [
     sql!("migrations/0006"),
     sql!("migrations/0007"),
     sql!("migrations/0008"),
+    sql!("migrations/0009"),
 ];
 
 /// The schema that this version works with.
-pub(super) const SCHEMA: u32 = 8;
+pub(super) const SCHEMA: u32 = 9;
 
 /// The first schema that counts what waits.
 const WITH_DEPTHS: usize = 6;

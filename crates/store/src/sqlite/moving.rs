@@ -8,8 +8,9 @@ use pombo_kernel::time::Time;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params, params_from_iter};
 
+use super::directory::Directory;
 use super::file::{self, File, Lock};
-use super::{SLICE, log, rows, sql};
+use super::{log, rows, sql};
 use crate::audit::{Tip, Verified};
 use crate::board::rank;
 use crate::core::Reading;
@@ -309,12 +310,13 @@ impl Source for FolderSource {
 pub(crate) struct FolderTarget {
     folder: PathBuf,
     file: Option<File>,
-    slice: Slice,
+    directory: Directory,
 }
 
 impl FolderTarget {
     pub(crate) fn open(folder: &Path) -> Result<FolderTarget, MoveError> {
-        let mut target = FolderTarget { folder: folder.to_owned(), file: None, slice: Slice::default() };
+        let mut target =
+            FolderTarget { folder: folder.to_owned(), file: None, directory: Directory::default() };
         if schema(folder)?.is_some() {
             free(folder)?;
             // A store that is there has a secret already.
@@ -325,7 +327,7 @@ impl FolderTarget {
 
     fn open_file(&mut self, secret: &[u8]) -> Result<(), StoreError> {
         let file = File::open(&self.folder, secret)?;
-        self.slice = Slice::of(&file.db)?;
+        self.directory = Directory::of(&file.db)?;
         self.file = Some(file);
         Ok(())
     }
@@ -361,14 +363,14 @@ impl Target for FolderTarget {
 
     fn write(&mut self, table: Table, rows: Vec<Row>, progress: &Progress) -> Result<(), StoreError> {
         let Way { write, .. } = way(table);
-        let mut slice = self.slice;
+        let mut directory = self.directory;
         let file = self.file()?;
         file.begin()?;
         {
             let mut statement = file.db.prepare_cached(write)?;
             for mut row in rows {
                 match table {
-                    Table::Message => row.push(Cell::Number(slice.next())),
+                    Table::Message => row.push(Cell::Number(directory.next_slice())),
                     Table::Receipt => {
                         let sent = Time::from_millis(row[2].number()?);
                         row[2] = Cell::Number(MessageKey::at(sent).0);
@@ -378,9 +380,12 @@ impl Target for FolderTarget {
                 statement.execute(params_from_iter(&row))?;
             }
         }
+        if table == Table::Message {
+            directory.enter(&file.db)?;
+        }
         put_progress(&file.db, progress)?;
         file.commit()?;
-        self.slice = slice;
+        self.directory = directory;
         Ok(())
     }
 
@@ -406,30 +411,6 @@ fn put_progress(db: &Connection, progress: &Progress) -> Result<(), StoreError> 
     let bytes = serde_json::to_vec(progress).map_err(|error| StoreError::Broken(error.to_string()))?;
     db.prepare_cached(sql!("meta_put"))?.execute(params![COPYING, bytes])?;
     Ok(())
-}
-
-/// The slice that messages go into at present, and how many it has.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slice {
-    number: i64,
-    messages: u32,
-}
-
-impl Slice {
-    fn of(db: &Connection) -> Result<Slice, StoreError> {
-        let read = |row: &rusqlite::Row<'_>| Ok(Slice { number: row.get(0)?, messages: row.get(1)? });
-        let found = db.prepare_cached(sql!("message_slice"))?.query_row([], read).optional()?;
-        Ok(found.unwrap_or_default())
-    }
-
-    /// The slice of one more message.
-    fn next(&mut self) -> i64 {
-        if self.messages == SLICE {
-            (self.number, self.messages) = (self.number + 1, 0);
-        }
-        self.messages += 1;
-        self.number
-    }
 }
 
 impl From<rusqlite::Error> for MoveError {

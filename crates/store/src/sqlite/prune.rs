@@ -5,7 +5,7 @@ use pombo_kernel::retention::KEYS_KEPT;
 use pombo_kernel::time::Time;
 use rusqlite::{Connection, Row, params};
 
-use super::{Sqlite, rows, sql};
+use super::{Sqlite, directory, rows, sql};
 use crate::StoreError;
 use crate::prune::{Ended, Lapsed, Prune, Pruned, Ripe, counted, ending, lapses, records};
 use crate::walls::Walls as _;
@@ -36,6 +36,7 @@ impl Sqlite {
         if let Some(cause) = self.one(sql!("dead_delete"), [key.0], |row| row.get::<_, i64>(0))? {
             self.write(sql!("cause_subtract"), [cause])?;
         }
+        directory::remove(&self.file.db, key)?;
         let used: Vec<Vec<u8>> = rows::all(&self.file.db, sql!("blob_unuse"), [key.0], |row| row.get(0))?;
         let mut attachments = 0;
         for digest in used {

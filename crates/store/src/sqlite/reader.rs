@@ -16,7 +16,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::file::Db;
 use super::rows::{self, Step, Stored};
-use super::{dead, erase, learning, moving, prune, roster, shelf, sql, stats, templates, tracks};
+use super::{dead, directory, erase, learning, moving, prune, roster, shelf, sql, stats, templates, tracks};
 use crate::audit::{self, Record};
 use crate::board::{QueueId, TRIED, rank};
 use crate::core::Reading;
@@ -159,17 +159,7 @@ impl Reader {
             read(sql!("page_by_reference"), &[&before.0, &since.0, &most, reference])?
         } else if let Some(recipient) = &filter.recipient {
             let hash = self.db.vault.hash(filter.tenant.as_str(), recipient);
-            let newest: Option<i64> =
-                self.db.prepare_cached(sql!("slice_newest"))?.query_row([], |row| row.get(0))?;
-            let mut keys = Vec::new();
-            for slice in (0..=newest.unwrap_or(-1)).rev() {
-                if keys.len() >= limit {
-                    break;
-                }
-                let left = most - i64::try_from(keys.len()).unwrap_or(0);
-                keys.extend(read(sql!("page_by_recipient"), &[&before.0, &since.0, &left, &hash, &slice])?);
-            }
-            keys
+            directory::find(&self.db, hash, (since, before), limit)?
         } else if let Some(cause) = filter.cause {
             read(sql!("page_by_cause"), &[&before.0, &since.0, &most, &cause.0])?
         } else if filter.state == Some(StateName::Failed) {

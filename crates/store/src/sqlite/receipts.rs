@@ -19,7 +19,7 @@ impl Sqlite {
     pub(super) fn expect_reports(&mut self, message: &Message, receipt: &Receipt) -> Result<(), StoreError> {
         if let Some(id) = &receipt.provider_id {
             let hash = self.file.db.vault.hash(message.queue.channel.as_str(), id);
-            let slice = self.slice;
+            let slice = self.directory.slice();
             self.write(sql!("receipt_put"), params![slice, hash, message.id.key().0])?;
         }
         Ok(())
@@ -49,7 +49,7 @@ impl Sqlite {
     /// The message that a provider means by an id: most are recent, so the newest slice is looked into first.
     fn message_of(&self, channel: &ChannelName, id: &str) -> Result<Option<Message>, StoreError> {
         let hash = self.file.db.vault.hash(channel.as_str(), id);
-        for slice in (0..=self.slice).rev() {
+        for slice in (0..=self.directory.slice()).rev() {
             let found = self.one(sql!("receipt_find"), params![slice, hash], |row| row.get(0))?;
             if let Some(key) = found.map(MessageKey) {
                 let last = rows::last_step(&self.file.db, key)?.and_then(|step| step.state());

@@ -74,11 +74,14 @@ impl Chain for Blocks<'_> {
     fn look(&mut self, id: MessageId, pieces: &[Range<u64>], seeks: &[Seek]) -> Result<Seen, StoreError> {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let mut seen = Seen::default();
-        let mut within = self.0.prepare_cached(sql!("audit_within"))?;
+        let mut blocks = self.0.prepare_cached(sql!("audit_from"))?;
         for piece in pieces {
-            let mut blocks = within.query([number(piece.start), number(piece.end)])?;
+            let mut blocks = blocks.query([number(piece.start)])?;
             while let Some(row) = blocks.next()? {
                 let position: i64 = row.get(0)?;
+                if position >= number(piece.end) {
+                    break;
+                }
                 let entries =
                     row.get_ref(1)?.as_blob().map_err(|error| StoreError::Broken(error.to_string()))?;
                 seen.records.extend(audit::records_of(position.unsigned_abs(), entries, id));

@@ -17,6 +17,7 @@ on_every_store! { personal:
     only_a_dead_letter_can_be_edited,
     an_edited_letter_goes_where_it_says,
     an_edited_letter_is_found_by_what_it_says_now,
+    a_letter_that_is_edited_after_thousands_came_is_found_by_what_it_says_now,
     an_edit_that_changes_the_channel_changes_the_group,
     an_edit_brings_its_attachments,
 }
@@ -111,6 +112,21 @@ fn an_edited_letter_is_found_by_what_it_says_now(w: &mut World<impl Fresh>) {
     assert_eq!(w.listed(&Filter { recipient: Some("rui".into()), ..Filter::default() }), [id]);
     assert_eq!(w.listed(&Filter { reference: Some("r9".into()), ..Filter::default() }), [id]);
     assert_eq!(w.listed(&Filter { recipient: Some("someone".into()), ..Filter::default() }), []);
+}
+
+fn a_letter_that_is_edited_after_thousands_came_is_found_by_what_it_says_now(w: &mut World<impl Fresh>) {
+    let early = failed(w);
+    w.accept_all((0..2_000).map(|_| later(mins(60))));
+    w.accept(later(mins(60)));
+    let late = failed(w);
+    for id in [early, late] {
+        let change = Edit { body: Body { to: "rui".into(), ..Body::default() }, ..edit_of(w, id) };
+        assert_eq!(edit(w, &change), Edited::Done { version: 2 });
+    }
+    let found = |w: &mut World<_>| w.listed(&Filter { recipient: Some("rui".into()), ..Filter::default() });
+    assert_eq!(found(w), [late, early]);
+    w.accept_all((0..1_000).map(|_| later(mins(60))));
+    assert_eq!(found(w), [late, early]);
 }
 
 fn an_edit_that_changes_the_channel_changes_the_group(w: &mut World<impl Fresh>) {

@@ -2,11 +2,13 @@
 
 use pombo_kernel::block::Block;
 use pombo_kernel::dice::Dice;
+use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, Body, Draft, StateName};
 use pombo_kernel::name::Tenant;
 use pombo_store::core::{Core, Reading};
+use pombo_store::home::Home;
 use pombo_store::sqlite::Sqlite;
-use pombo_store::{Ask, Place, StoreError};
+use pombo_store::{Ask, Filter, Place, StoreError};
 
 use crate::world::{ONE, START, TWO, draft, folder, mins, secs};
 
@@ -85,6 +87,74 @@ fn a_process_that_ends_without_a_commit_leaves_what_was_committed() {
     assert_eq!(reader.story(&Tenant::default(), lost).unwrap(), None);
     let next = store.accept(draft(), START).unwrap().unwrap().id;
     assert!(next > kept && next != lost);
+}
+
+#[test]
+fn the_directory_has_what_was_entered_and_a_look_over_the_store_notices_what_it_lacks() {
+    let folder = folder();
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
+    let to = |to: &str| Draft { body: Body { to: to.into(), ..Body::default() }, ..draft() };
+    let first = store.accept(to("ana"), START).unwrap().unwrap().id;
+    (0..1_500).for_each(|n| drop(store.accept(to(&n.to_string()), START).unwrap()));
+    commit(&mut store);
+    store.accept(to("ana"), START).unwrap().unwrap();
+    // One that brings an id of a time for which all are entered.
+    let before = MessageId::new(MessageKey(first.key().0 - 5), 7);
+    store.accept(Draft { id: Some(before), ..to("ana") }, START).unwrap().unwrap();
+    commit(&mut store);
+    let found = |store: &Sqlite| {
+        let ana = Filter { recipient: Some("ana".into()), ..Filter::default() };
+        store.reader().unwrap().page(&ana, None, 10).unwrap().lines.len()
+    };
+    assert_eq!(found(&store), 3);
+    // In another life, among others, one of each kind goes.
+    drop(store);
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(2), &[7; 32]).unwrap();
+    assert_eq!(found(&store), 3);
+    (0..998).for_each(|n| drop(store.accept(to(&n.to_string()), START).unwrap()));
+    commit(&mut store);
+    drop(store);
+
+    let count = |sql: &str| {
+        let db = rusqlite::Connection::open(folder.path().join("pombo.db")).unwrap();
+        db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(count("SELECT count(*) FROM directory"), 1_502, "998 and one before them wait for their turn");
+    let home = Home::Embedded(folder.path().to_path_buf().into());
+    let faults = || home.check(&mut |_| {}).unwrap().faults;
+    assert_eq!(faults(), []);
+    let gone = format!("DELETE FROM directory WHERE key = {} RETURNING key", first.key().0);
+    assert_eq!(count(&gone), first.key().0);
+    let told = faults();
+    assert!(
+        told.len() == 1 && told[0].what.contains("by recipient") && told[0].what.contains(&first.to_string()),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn records_are_read_from_any_position_even_where_a_block_is_gone() {
+    let folder = folder();
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
+    for n in 0..40 {
+        (0..=n % 3).for_each(|_| drop(store.accept(draft(), START).unwrap()));
+        commit(&mut store);
+    }
+    let all = store.reader().unwrap().audit(0, usize::MAX).unwrap();
+    let db = rusqlite::Connection::open(folder.path().join("pombo.db")).unwrap();
+    let gone: (i64, i64) = db
+        .query_row("DELETE FROM audit WHERE sequence = 20 RETURNING position, count", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .unwrap();
+    let left =
+        |(position, _): &&(u64, _)| !(gone.0..gone.0 + gone.1).contains(&i64::try_from(*position).unwrap());
+    for from in 0..all.len() as u64 {
+        let read = store.reader().unwrap().audit(from, 3).unwrap();
+        let expected: Vec<_> =
+            all.iter().filter(left).filter(|(at, _)| *at >= from).take(3).cloned().collect();
+        assert_eq!(read, expected, "from {from}");
+    }
 }
 
 // RELIABILITY 12

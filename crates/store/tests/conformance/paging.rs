@@ -22,6 +22,7 @@ on_every_store! { personal:
     by_template,
     by_campaign,
     by_recipient_exactly,
+    those_for_a_recipient_are_found_among_thousands_whenever_they_came,
     by_reference,
     by_category_of_the_last_failure,
     by_time_of_acceptance,
@@ -149,6 +150,25 @@ fn by_recipient_exactly(w: &mut World<impl Fresh>) {
     check(w, &Filter { recipient: Some("5511999".into()), ..Filter::default() }, &[ids[3], ids[0]]);
     check(w, &Filter { recipient: Some("5511".into()), ..Filter::default() }, &[]);
     check(w, &Filter { recipient: Some(String::new()), ..Filter::default() }, &[]);
+}
+
+fn those_for_a_recipient_are_found_among_thousands_whenever_they_came(w: &mut World<impl Fresh>) {
+    let to = |to: &str| Draft { body: Body { to: to.into(), ..Body::default() }, ..draft() };
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(w.accept(to("ana")));
+        w.accept_all((0..900).map(|n| to(&n.to_string())));
+        ids.push(w.accept(to("ana")));
+    }
+    ids.reverse();
+    let ana = Filter { recipient: Some("ana".into()), ..Filter::default() };
+    check(w, &ana, &ids);
+    let seven = Filter { recipient: Some("7".into()), ..Filter::default() };
+    assert_eq!(w.listed(&seven).len(), 3);
+    w.reopen();
+    check(w, &ana, &ids);
+    ids.insert(0, w.accept(to("ana")));
+    check(w, &ana, &ids);
 }
 
 // REQ ML-7

@@ -30,7 +30,7 @@ fn schema(home: &Path) -> Connection {
 // RELIABILITY 36, 38
 #[test]
 fn no_statement_of_the_embedded_store_reads_a_large_table_from_end_to_end() {
-    const READ_WHOLE: [(&str, &str); 12] = [
+    const READ_WHOLE: [(&str, &str); 22] = [
         // In the order of the key, and no further than the first row.
         ("audit_tip", "SCAN audit"),
         ("expiry_next", "SCAN expiry"),
@@ -43,11 +43,22 @@ fn no_statement_of_the_embedded_store_reads_a_large_table_from_end_to_end() {
         ("prune_look", "SCAN m"),
         ("ready_late", "SCAN (subquery-1)"),
         // Bounds that are halved until they meet.
+        ("audit_from", "SCAN half"),
+        ("audit_from", "SCAN half"),
         ("audit_seek", "SCAN half"),
         ("audit_seek", "SCAN half"),
         // A few names.
         ("seek_aside", "SCAN meta"),
-        ("message_slice", "SCAN newest"),
+        ("directory_state", "SCAN newest"),
+        // One row, and as many messages as are not entered yet.
+        ("directory_add", "SCAN directory_end"),
+        ("directory_enter", "SCAN directory_end"),
+        ("directory_move", "SCAN directory_end"),
+        ("directory_state", "SCAN directory_end"),
+        ("directory_state", "SCAN directory_end"),
+        ("directory_state", "SCAN unlisted"),
+        ("directory_state", "SCAN unlisted"),
+        ("page_unlisted", "SCAN directory_end"),
     ];
     /// Once, when an old store is brought up to date.
     const ONCE: &str = "waiting_all";

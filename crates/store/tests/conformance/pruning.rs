@@ -28,6 +28,7 @@ on_every_store! { personal:
     a_channel_or_a_state_without_a_limit_keeps_all,
     the_last_ones_of_each_tenant_channel_and_state_stay,
     nothing_is_known_any_more_of_a_message_that_went,
+    those_that_went_are_not_found_by_recipient_whenever_they_came,
     an_attachment_goes_with_the_last_message_that_has_it,
     a_dead_letter_that_goes_leaves_its_group,
     a_letter_that_somebody_lets_go_between_the_look_and_the_removal_stays,
@@ -227,6 +228,20 @@ fn nothing_is_known_any_more_of_a_message_that_went(w: &mut World<impl Fresh>) {
     w.reopen();
     assert!(!is_there(w, id));
     assert_ne!(w.accept(draft()), id);
+}
+
+fn those_that_went_are_not_found_by_recipient_whenever_they_came(w: &mut World<impl Fresh>) {
+    let ana = || Draft { body: Body { to: "ana".into(), ..Body::default() }, ..draft() };
+    sent(w, ana());
+    w.accept_all((0..1_100).map(|_| later(DAY + DAY)));
+    sent(w, ana());
+    let stays = w.accept(Draft { body: ana().body, ..later(DAY + DAY) });
+    w.pass(DAY);
+    assert_eq!(prune(w, &a_day()), 2);
+    let found = |w: &mut World<_>| w.listed(&Filter { recipient: Some("ana".into()), ..Filter::default() });
+    assert_eq!(found(w), [stays]);
+    w.accept_all((0..1_100).map(|_| later(DAY)));
+    assert_eq!(found(w), [stays]);
 }
 
 fn an_attachment_goes_with_the_last_message_that_has_it(w: &mut World<impl Fresh>) {
