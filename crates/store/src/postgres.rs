@@ -772,17 +772,17 @@ impl Core for Postgres {
 }
 
 impl Drop for Postgres {
-    /// Leaves its offices and the slot to whoever comes next, and what its engines could not settle, if the database can
+    /// Leaves the slot and its offices to whoever comes next, and what its engines could not settle, if the database can
     /// still be told; else their leases end.
     fn drop(&mut self) {
-        if let Some(upkeep) = &self.beside.upkeep {
-            upkeep.end();
-        }
         if !self.link.is_closed() {
             let _ = self.link.query("ROLLBACK", Vec::new());
             let nodes: Vec<i64> = self.nodes.iter().map(|node| node.0).collect();
             let _ = self.link.alone(sql!("node_end"), vec![nodes.into()]);
             let _ = self.link.alone(sql!("slot_free"), vec![self.holder.into()]);
+        }
+        if let Some(upkeep) = &self.beside.upkeep {
+            upkeep.end();
         }
     }
 }

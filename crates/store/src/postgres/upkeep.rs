@@ -89,7 +89,11 @@ impl Upkeep {
         spawn("pombo-upkeep", move || {
             let _ends = cleans;
             let mut done = chores::Chores::new(retention);
-            chores.run(|office, link| office.clean(link, &mut done));
+            chores.run(|office, link| {
+                office.rest();
+                // Whoever ends the node waits for this.
+                if office.bell.stops() { Ok(()) } else { office.clean(link, &mut done) }
+            });
         })?;
         Ok(Upkeep { bells, ended: Mutex::new(ended) })
     }
@@ -143,10 +147,10 @@ impl Office {
             if let Err(error) = done {
                 debug!(%error, "upkeep starts anew");
             }
+            self.bell.sleep(RECONNECT);
             if self.bell.stops() {
                 return;
             }
-            self.bell.sleep(RECONNECT);
         }
     }
 
@@ -188,11 +192,14 @@ impl Office {
         Ok(())
     }
 
-    fn clean(&self, link: &Link, chores: &mut chores::Chores) -> Result<(), StoreError> {
-        let busy = self.bell.wait(CHORES_IDLE);
-        if busy {
+    /// Waits until it is time to clean.
+    fn rest(&self) {
+        if self.bell.wait(CHORES_IDLE) {
             self.bell.sleep(CHORES_BUSY);
         }
+    }
+
+    fn clean(&self, link: &Link, chores: &mut chores::Chores) -> Result<(), StoreError> {
         let rows = link.query(sql!("upkeep_look"), vec![self.holder.into()])?;
         let Some(row) = rows.first() else { return Ok(()) };
         if self.holds(link, row.get(1), row.get(2))? {

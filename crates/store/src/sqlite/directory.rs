@@ -13,14 +13,16 @@ use crate::StoreError;
 /// Messages that share a slice.
 const SLICE: u32 = 65_536;
 
-/// How many messages are entered together. So many newest ones are looked through by a search.
-const TOGETHER: u32 = 1_000;
+/// How many messages are entered together. As many newest ones are looked through by a search.
+const ENTERED_TOGETHER: u32 = 1_000;
 
-/// Where the next message goes. What it knows is what the file says; whoever rolls back reads it anew.
+/// Where the next message goes. Whoever rolls back reads it anew.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Directory {
     slice: i64,
+    /// How many messages it was given; some may be gone since.
     in_slice: u32,
+    /// Likewise, of those that came after the end.
     unlisted: u32,
     /// Messages up to this one are in it, and no others.
     end: MessageKey,
@@ -65,7 +67,7 @@ impl Directory {
 
     /// Whether enough messages have come together.
     pub(super) fn is_due(&self) -> bool {
-        self.unlisted >= TOGETHER
+        self.unlisted >= ENTERED_TOGETHER
     }
 
     /// Enters every message that is not in it.
@@ -77,7 +79,7 @@ impl Directory {
     }
 }
 
-/// Enters a message whose recipient has changed, unless it is not yet its turn.
+/// Enters a message, unless its turn comes with those after the end.
 pub(super) fn add(db: &Connection, key: MessageKey) -> Result<(), StoreError> {
     db.prepare_cached(sql!("directory_add"))?.execute(params![key.0])?;
     Ok(())

@@ -39,7 +39,7 @@ pub(super) const NAME: &str = "pombo.db";
 /// Marks the file as Pombo's: "Pmbo".
 pub(super) const APPLICATION_ID: i32 = 0x506d_626f;
 
-/// After how many pages the log is carried over into the file, and what it may have by the end of the commit that was
+/// After how many pages the log is carried over into the file, and what it usually has by the end of the commit that was
 /// under way then.
 const CARRIED_AFTER: u32 = 4_000;
 const LOG_PAGES: u64 = 4_500;

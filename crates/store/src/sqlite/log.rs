@@ -12,7 +12,7 @@
 //!
 //! What no frame and no index speaks of can still be lost unseen: the last commit, where the index is gone as well.
 //!
-//! A log has its full size before the first commit: see [`fill`].
+//! A store that is about to serve gives its log the size that it will have: see [`fill`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Seek as _};

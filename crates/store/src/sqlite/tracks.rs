@@ -74,9 +74,9 @@ impl Chain for Blocks<'_> {
     fn look(&mut self, id: MessageId, pieces: &[Range<u64>], seeks: &[Seek]) -> Result<Seen, StoreError> {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let mut seen = Seen::default();
-        let mut blocks = self.0.prepare_cached(sql!("audit_from"))?;
+        let mut from = self.0.prepare_cached(sql!("audit_from"))?;
         for piece in pieces {
-            let mut blocks = blocks.query([number(piece.start)])?;
+            let mut blocks = from.query([number(piece.start)])?;
             while let Some(row) = blocks.next()? {
                 let position: i64 = row.get(0)?;
                 if position >= number(piece.end) {

@@ -107,7 +107,6 @@ fn the_directory_has_what_was_entered_and_a_look_over_the_store_notices_what_it_
         store.reader().unwrap().page(&ana, None, 10).unwrap().lines.len()
     };
     assert_eq!(found(&store), 3);
-    // In another life, among others, one of each kind goes.
     drop(store);
     let mut store = Sqlite::open(folder.path(), Dice::seeded(2), &[7; 32]).unwrap();
     assert_eq!(found(&store), 3);

@@ -11,15 +11,16 @@ CREATE TABLE directory (
   PRIMARY KEY (slice, recipient, key)
 ) STRICT, WITHOUT ROWID;
 
--- One row: messages up to this key are in the directory, and no others.
+-- Messages up to this key are in the directory, and no others.
 CREATE TABLE directory_end (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
   key INTEGER NOT NULL
 ) STRICT;
 
 INSERT INTO directory (slice, recipient, key)
 SELECT slice, recipient, key FROM message INDEXED BY message_by_recipient ORDER BY slice, recipient, key;
 
-INSERT INTO directory_end (key) SELECT coalesce(max(key), 0) FROM message;
+INSERT INTO directory_end (id, key) SELECT 1, coalesce(max(key), 0) FROM message;
 
 DROP INDEX message_by_recipient;
 
