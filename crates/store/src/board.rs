@@ -79,7 +79,7 @@ pub(crate) struct Queue {
     pub(crate) retry: Option<Time>,
     /// Ranks that may have rows, one bit each.
     pub(crate) ranks: u32,
-    /// Others are at work on its campaign until then, as far as is known.
+    /// Others are at work on what is in front of it until then, as far as is known.
     others_until: Time,
     pass: Pass,
     /// The lane's turn in which it last took something.
@@ -488,7 +488,7 @@ impl Board {
         }
     }
 
-    /// Leaves a queue alone until then: others are at work on its campaign.
+    /// Leaves a queue alone until then: others are at work on what is in front of it.
     pub(crate) fn leave_alone(&mut self, id: QueueId, until: Time, now: Time) {
         self.queue(id).others_until = until;
         self.reseat(id, now);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pombo_kernel::block::Probe;
 use pombo_kernel::flow::Budget;
 use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress, QueueName};
-use pombo_kernel::time::Time;
+use pombo_kernel::time::{Span, Time};
 use pombo_kernel::turns::BITE;
 
 use crate::board::{Alone, Front, Held, QueueId, TRIED};
@@ -16,6 +16,9 @@ use crate::{Ask, Claimed, NodeId, Place, StoreError};
 
 /// A node that never lives.
 pub(crate) const NOBODY: NodeId = NodeId(i64::MIN);
+
+/// How long to leave a queue alone while somebody else sends through what is in front of it.
+pub(crate) const ELSEWHERE: Span = Span::from_millis(10);
 
 /// A message taken from the head of its queue.
 #[derive(Debug)]
@@ -113,6 +116,7 @@ pub(crate) trait Claiming: Courses {
                 want = want.min(BITE);
             }
             if !self.hold_flows(&name, now)? || (name.campaign.is_some() && !self.hold_course(&name, now)?) {
+                self.board().leave_alone(id, now + ELSEWHERE, now);
                 continue;
             }
             let probe = match self.board().front(&name, now) {

@@ -38,7 +38,7 @@ pub(super) struct Claims {
 #[derive(Debug, Default)]
 struct Stock {
     heads: VecDeque<Head>,
-    /// There are no more.
+    /// There were no more that nobody else was looking at.
     dry: bool,
 }
 
@@ -180,8 +180,16 @@ impl Claiming for Postgres {
         }
         let firsts: Vec<i64> = some.iter().map(|rank| self.first_due(id, (*rank).into())).collect();
         let found = self.ask_one(sql!("ready_first"), vec![id.into(), some.into(), firsts.into()])?;
-        let read = |row| Ok((rows::time(row, 1)?, rows::get(row, 2)?, i64::from(rows::get::<i16>(row, 0)?)));
-        found.iter().map(read).collect()
+        let mut seen = Vec::with_capacity(found.len());
+        for row in &found {
+            let rank = i64::from(rows::get::<i16>(row, 0)?);
+            // Somebody else was looking at it when the stock was taken, and is done.
+            if let Some(stock) = self.claims.stock.get_mut(&(id, rank)) {
+                stock.dry = false;
+            }
+            seen.push((rows::time(row, 1)?, rows::get(row, 2)?, rank));
+        }
+        Ok(seen)
     }
 
     fn read_heads(
@@ -262,8 +270,6 @@ impl Claiming for Postgres {
 }
 
 impl Postgres {
-    /// From where on a rank is read. Before that are rows that were taken: while somebody reads for long, the server
-    /// cannot forget them, and each claim would pass all of them again. What others put there is found by a look.
     /// Takes up to `most` due rows from the front of a rank out of the table.
     fn fetch_heads(
         &mut self,
@@ -315,6 +321,8 @@ impl Postgres {
         Ok(heads)
     }
 
+    /// From where on a rank is read. Before that are rows that were taken: while somebody reads for long, the server
+    /// cannot forget them, and each claim would pass all of them again. What others put there is found by a look.
     fn first_due(&self, id: QueueId, rank: i64) -> i64 {
         self.firsts.get(&(id, rank)).map_or(i64::MIN, |due| due.millis())
     }

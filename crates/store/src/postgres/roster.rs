@@ -21,8 +21,6 @@ use crate::rows::{digest, whole};
 use crate::shelf::{Doc, Shelf};
 use crate::vault::{Spot, Vault};
 
-/// How long to leave a campaign alone for which somebody else is sending just now.
-const ELSEWHERE: Span = Span::from_millis(10);
 /// A document bears the time at which its group began, and is there for others when that is committed: at most so much
 /// later, since the server ends what takes longer.
 const LATE: Span = Span::from_mins(1);
@@ -153,13 +151,9 @@ impl Postgres {
     /// line as they are.
     pub(super) fn try_course(&mut self, name: &QueueName, now: Time) -> Result<bool, StoreError> {
         let campaign = name.campaign.as_ref().map_or("", CampaignName::as_str);
-        let ours = self.try_doc(Shelf::Campaign, &name.tenant, campaign, now)?
+        Ok(self.try_doc(Shelf::Campaign, &name.tenant, campaign, now)?
             && (self.board.rules(&name.channel).is_none()
-                || self.try_doc(Shelf::Line, &Tenant::default(), name.channel.as_str(), now)?);
-        if !ours && let Some(id) = self.board.find(name) {
-            self.board.leave_alone(id, now + ELSEWHERE, now);
-        }
-        Ok(ours)
+                || self.try_doc(Shelf::Line, &Tenant::default(), name.channel.as_str(), now)?))
     }
 
     /// Has the documents of these queues' campaigns and lines, in one order for everybody.

@@ -14,6 +14,7 @@ use super::pausing::PAUSED;
 use super::{Postgres, rows, sql};
 use crate::audit::Record;
 use crate::board::{Board, Held};
+use crate::claiming::ELSEWHERE;
 use crate::traffic::places;
 use crate::walls::Walls;
 use crate::{Place, StoreError};
@@ -28,9 +29,6 @@ pub(super) enum Guard {
     /// Only we.
     Exclusive,
 }
-
-/// How long to leave a bounded place alone at which somebody else is sending just now.
-const ELSEWHERE: Span = Span::from_millis(10);
 
 impl Postgres {
     /// Has the blocks as they are, and keeps them so until the commit.

@@ -10,6 +10,7 @@ use pombo_kernel::message::{ClaimId, ClaimKey, Progress, QueueName};
 use pombo_kernel::planted;
 use pombo_kernel::time::Time;
 use rusqlite::params;
+use rusqlite::types::ValueRef;
 
 use super::learning::failing_since;
 use super::{Sqlite, rows, sql};
@@ -117,6 +118,9 @@ impl Claiming for Sqlite {
             let mut found = statement.query(params![id, rank, now.millis(), most])?;
             while let Some(row) = found.next()? {
                 let steps: u32 = row.get(1)?;
+                if row.get_ref(2)? == ValueRef::Null {
+                    return Err(StoreError::Broken("a message that waits is missing from the store".into()));
+                }
                 let message = rows::message(&self.file.db, row, 2, name.clone())?;
                 into.push(Head {
                     due: rows::time(row, 0)?,
@@ -138,7 +142,7 @@ impl Claiming for Sqlite {
         let Some(last) = into[before..].last() else { return Ok(()) };
         let place = params![id, rank, last.due.millis(), last.message.id.key().0];
         if self.write(sql!("ready_delete_heads"), place)? != into.len() - before {
-            return Err(StoreError::Broken("a message that waits is missing from the store".into()));
+            return Err(StoreError::Broken("what waits was not read in its order".into()));
         }
         Ok(())
     }

@@ -132,6 +132,22 @@ fn the_directory_has_what_was_entered_and_a_look_over_the_store_notices_what_it_
 }
 
 #[test]
+fn a_row_that_waits_for_a_message_which_is_gone_is_told_of() {
+    let folder = folder();
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
+    store.accept(draft(), START).unwrap().unwrap();
+    commit(&mut store);
+    drop(store);
+    let db = rusqlite::Connection::open(folder.path().join("pombo.db")).unwrap();
+    assert_eq!(db.execute("DELETE FROM message", []).unwrap(), 1);
+    drop(db);
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(2), &[7; 32]).unwrap();
+    let ask = Ask { node: ONE, lane: Default::default(), max: 1, rates: Default::default() };
+    let answer = store.claim(&ask, START);
+    assert!(matches!(&answer, Err(StoreError::Broken(why)) if why.contains("is missing")), "{answer:?}");
+}
+
+#[test]
 fn records_are_read_from_any_position_even_where_a_block_is_gone() {
     let folder = folder();
     let mut store = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();

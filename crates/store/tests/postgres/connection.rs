@@ -1,5 +1,6 @@
 //! Connections that end, freeze or meet each other: nothing that was promised is lost, and nobody has to help.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,13 +9,13 @@ use pombo_kernel::dice::Dice;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, StateName};
 use pombo_kernel::name::Tenant;
-use pombo_kernel::time::{Clock, Time};
+use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::core::{Core, Reading};
 use pombo_store::postgres::{Postgres, Sealing, Target};
 use pombo_store::shell::Shell;
 use pombo_store::{Ask, Claimed, Counted, NodeId, Settled, Store, StoreError};
 use pombo_testbed::{Cluster, Database};
-use tokio::task::spawn_blocking;
+use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use crate::node::Node;
@@ -238,6 +239,33 @@ async fn a_group_that_ends_in_a_deadlock_is_done_again() {
     let records = store.audit(0, 100).await.unwrap();
     assert_eq!(records.len(), 6, "each step is recorded once");
     store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_takes_what_another_only_looked_at_while_it_was_made() {
+    let database = spawn_blocking(migrated).await.unwrap();
+    let (client, wire) = tokio_postgres::connect(database.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(wire);
+    let (mut node, ids) = block_in_place(|| {
+        let mut node = Node::on(&database, 1);
+        let tried = node.accept(&[draft()]).remove(0);
+        let claimed = node.claim_unaware(1).remove(0);
+        assert_eq!(node.settle(&claimed, End::Retry(Span::ZERO)), Settled::Done);
+        let fresh = node.accept(&[draft()]).remove(0);
+        (node, BTreeSet::from([tried, fresh]))
+    });
+    // The one that was never tried is another's for a moment; the claim comes no further than the other rank meanwhile.
+    let look = "SET search_path = pombo; BEGIN; LOCK TABLE history IN ACCESS EXCLUSIVE MODE; SAVEPOINT looked; \
+        SELECT FROM ready WHERE steps = 0 FOR UPDATE";
+    client.batch_execute(look).await.unwrap();
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || tell.send(node.claim_unaware(1_000)));
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
+        AND query LIKE '%DELETE FROM ready%'";
+    until("the claim has passed it", || database.ask(waits) == "1").await;
+    client.batch_execute("ROLLBACK TO looked; COMMIT").await.unwrap();
+    let taken = timeout(PATIENCE, told).await.expect("the claim comes to an end").unwrap();
+    assert_eq!(taken.iter().map(|claimed| claimed.message.id).collect::<BTreeSet<_>>(), ids);
 }
 
 /// Takes connections for itself until the server has none left.

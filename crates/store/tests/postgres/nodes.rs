@@ -253,6 +253,23 @@ fn slowly(rate: Rate) -> Rates {
     [("crm".parse().unwrap(), rate)].into_iter().collect()
 }
 
+#[test]
+fn a_probe_through_a_rate_waits_while_another_node_sends_there() {
+    let (database, rates) = (migrated(), slowly(Rate::per_second(10)));
+    let (mut one, mut two) = (Node::on(&database, 1), Node::on(&database, 2));
+    one.accept(&vec![draft(); 3]);
+    assert_eq!(one.claim_at(1, rates.clone()).len(), 1);
+    one.block(&channel("crm"), &Block::hold("401".into(), 0, START));
+    (one.now, two.now) = (START + mins(60), START + mins(60));
+    two.look();
+    let ask = Ask { node: NodeId(2), lane: Default::default(), max: 10, rates: rates.clone().into() };
+    assert_eq!(two.core.claim(&ask, two.now).unwrap().len(), 1);
+    assert_eq!(one.claim_at(10, rates.clone()), [], "the other has not committed");
+    two.core.reopen().unwrap();
+    one.now = one.now + secs(1);
+    assert_eq!(one.claim_at(10, rates).len(), 1);
+}
+
 /// What one store alone would let through.
 fn model(drafts: &[Draft]) -> Memory {
     let mut model = Memory::new(Dice::seeded(11));
