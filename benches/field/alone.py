@@ -11,8 +11,6 @@ IDLE_S, SETTLING_S = 30, 5
 WAITING = 1_000_000
 # Behind so many that are due tomorrow, so many are sent: enough that ticks of 10 ms tell a hundredth.
 BACKLOG, READY = 10_000_000, 200_000
-# Filling takes minutes, so W4 has fewer rounds than the rest.
-DEEP_ROUNDS = 3
 DEEP_PATIENCE = 1_800
 # Bytes that a message needs on disk at most, with its audit records and what the log has of it meanwhile.
 WAITING_BYTES = {"sqlite": 800, "postgres": 1_600}
@@ -138,7 +136,7 @@ class Bench:
         ready, ratios, rates = {"JOBS": READY, "READY": READY, "BACKLOG": BACKLOG}, [], []
         run = lambda workload: of_pombo(self.binary, workload, self.bench_place(store), self.args.scale,
                                         DEEP_PATIENCE, **ready)
-        for number in range(1, min(self.args.pairs, DEEP_ROUNDS) + 1):
+        for number in range(1, self.args.pairs + 1):
             say(f"round {number}: W4 behind {backlog:,}, {store}")
             lines = [run("W2"), run("W2"), run("W4"), run("W2"), run("W2")]
             for line in lines:
