@@ -52,6 +52,8 @@ pub(crate) struct State {
     /// For the next questions for tasks: these statuses. 0 cuts the connection.
     pub(crate) fetch_statuses: VecDeque<u16>,
     pub(crate) fetches: u32,
+    /// Questions for tasks that wait for some.
+    waiting: u32,
     /// What was told and not taken, in its own words.
     pub(crate) swallowed: Vec<Value>,
     /// Requests that no engine would take.
@@ -125,6 +127,12 @@ impl Shared {
         self.task(key).end.unwrap()
     }
 
+    /// The lock of a task ends before its time, once nobody waits for tasks: whoever died while waiting gets none.
+    pub(crate) async fn unlock(&self, key: &str) {
+        self.until("nobody waits", |state| state.waiting == 0).await;
+        self.state().tasks.get_mut(key).unwrap().locked = None;
+    }
+
     /// Hands out up to `max` tasks to a worker, and waits for some.
     pub(crate) async fn hand_out(
         &self,
@@ -134,6 +142,7 @@ impl Shared {
         wait: Span,
     ) -> Vec<(String, Task)> {
         let until = self.now() + wait;
+        let _waiting = Waiting::begin(self);
         loop {
             let changed = self.changed.notified();
             let now = self.now();
@@ -187,6 +196,22 @@ impl Shared {
         let why = why.into();
         self.state().bad_requests.push(why.clone());
         why
+    }
+}
+
+/// A question for tasks that waits for some, until it is answered or whoever asked is gone.
+struct Waiting<'a>(&'a Shared);
+
+impl Waiting<'_> {
+    fn begin(shared: &Shared) -> Waiting<'_> {
+        shared.state().waiting += 1;
+        Waiting(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state().waiting -= 1;
     }
 }
 

@@ -146,7 +146,7 @@ impl Place {
 
     pub(crate) async fn ready(&self) {
         let client = self.client();
-        for _ in 0..600 {
+        for _ in 0..3_000 {
             if client.get("/readyz").await.is_ok() {
                 return;
             }
