@@ -4,7 +4,10 @@
 
 mod place;
 
+use std::time::{Duration, Instant};
+
 use pombo::client::{ClientError, Payload};
+use pombo_channels::sandbox::Sandbox;
 use pombo_testbed::{Cluster, Patroni};
 use serde_json::json;
 
@@ -32,10 +35,14 @@ async fn a_failover_loses_nothing_that_was_acknowledged_and_the_nodes_follow_by_
         .collect();
     told.at_least(300).await;
 
-    let first = cluster.primary();
+    let (first, lost) = (cluster.primary(), Instant::now());
     cluster.kill(first);
     let second = cluster.primary();
     assert_ne!(second, first);
+    // What was claimed before has long been sent: from now on, whatever comes was claimed of the new primary.
+    let before = sink.stats().distinct;
+    arrivals(&sink, before + 1).await;
+    let first_ms = lost.elapsed().as_millis();
     told.at_least(told.count() + 150).await;
 
     told.enough();
@@ -54,7 +61,21 @@ async fn a_failover_loses_nothing_that_was_acknowledged_and_the_nodes_follow_by_
     for place in &places {
         assert!(!place.said().contains(MAY_LOSE), "{}", place.said());
     }
-    println!("result failover failovers=1 messages={} lost=0 repeated={repeated}", ids.len());
+    println!(
+        "result failover failovers=1 messages={} lost=0 repeated={repeated} first_ms={first_ms}",
+        ids.len()
+    );
+}
+
+/// Waits until so many different messages have come.
+async fn arrivals(sink: &Sandbox, count: u64) {
+    for _ in 0..6_000 {
+        if sink.stats().distinct >= count {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("only {:?} of {count} came", sink.stats());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // fault 42, and the control of the test above
