@@ -16,8 +16,11 @@ CAUSES = [400, 404, 405, 410, 413, 415, 422]
 # Bytes that an ended message needs on disk at most.
 ENDED_BYTES = {"sqlite": 1_200, "postgres": 2_000}
 LIMIT_MS = 100
+# People that are written to, each several times.
+RECIPIENTS = 1_000_000
+SEARCHES = ["/v1/messages?recipient=https://crm.example/78", "/v1/messages?reference=order-78"]
 API = ["/v1/stats", "/v1/stats?since=24h", "/v1/stats?since=7d", "/v1/stats?since=90d", "/v1/messages",
-       "/v1/messages?state=failed", "/v1/dead-letters", "/v1/dead-letters/groups", "/v1/campaigns", "/v1/channels",
+       "/v1/messages?state=failed", SEARCHES[0], SEARCHES[1], "/v1/dead-letters", "/v1/dead-letters/groups", "/v1/campaigns", "/v1/channels",
        "/v1/alerts", "/v1/audit", "/metrics"]
 # What is sent takes a channel that does nothing, so that the filling is quick; what fails is really refused.
 CONFIG = """[lanes.default]
@@ -75,7 +78,7 @@ class Filler:
     def message(self, number):
         body = f'"reference":"order-{number}","content":{{"body":{{"number":{number}}}}}'
         if number % self.every or not self.dead:
-            return f'{{"channel":"crm","to":"https://crm.example/{number % 1_000}",{body}}}'
+            return f'{{"channel":"crm","to":"https://crm.example/{number % RECIPIENTS}",{body}}}'
         cause = CAUSES[number // self.every % len(CAUSES)]
         return f'{{"channel":"broken","lane":"refused","to":"{self.sink}/status/{cause}",{body}}}'
 
@@ -106,13 +109,16 @@ def addresses(line):
     operation, key = line.need("POST", "/v1/dead-letters/discard", wish)["id"], one("/v1/keys")["id"]
     patiently("the alert", lambda: line.need("GET", "/v1/alerts")["items"])
     alert = one("/v1/alerts")["id"]
-    return ["/", "/?range=7d", "/messages", "/messages?state=failed", f"/messages/{sent}", f"/messages/{dead}",
+    return ["/", "/?range=7d", "/messages", "/messages?state=failed", *(path.removeprefix("/v1") for path in SEARCHES),
+            f"/messages/{sent}", f"/messages/{dead}",
             "/dead", "/dead/letters", f"/dead/{cause}", f"/dead/letter/{dead}",
             f"/dead/decide?act=reprocess&cause={cause}", "/operations", f"/operations/{operation}",
             "/campaigns", "/campaigns/new", f"/campaigns/{campaign}", f"/campaigns/{campaign}/edit",
-            f"/campaigns/{campaign}/list", f"/campaigns/{campaign}/preview", f"/campaigns/{campaign}/recipients",
-            "/templates", "/templates/bench", "/channels", "/channels/crm", "/policies", "/policies/webhook",
-            "/learning", "/alerts", f"/alerts/{alert}", "/audit", "/audit/chain", "/keys", f"/keys/{key}"]
+            f"/campaigns/{campaign}/list", f"/campaigns/{campaign}/preview",
+            f"/campaigns/{campaign}/recipients", f"/campaigns/{campaign}/report",
+            "/templates", "/templates/bench", "/templates/bench/preview", "/channels", "/channels/crm",
+            "/policies", "/policies/webhook", "/learning", "/learning/simulate?policy=webhook&try=down&from=1m&to=10m",
+            "/alerts", f"/alerts/{alert}", "/audit", "/audit/chain", "/audit/chain?check=1", "/keys", f"/keys/{key}"]
 
 
 def look(line, path, looks):

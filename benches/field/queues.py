@@ -2,7 +2,7 @@
 import os, shutil, subprocess, sys
 
 from .machine import CACHE, Trouble, find, install, say
-from .pombo import SIZES, lines_of, of_pombo, sizes_of
+from .pombo import lines_of, of_pombo, sizes_of
 from .report import summary
 
 # Rounds of a peer that is not among the quickest in a row: enough to see that it is not.
@@ -16,17 +16,17 @@ EMBEDDED = {
            "jobs_per_s"),
     "W5": ({"pgboss": None, "bullmq": FEW, "bunqueue": FEW}, "calls_per_s"),
     "W3": ({"bullmq": None, "graphile": 1, "pgboss": 1}, "call_p99_ms"),
+    "W4": ({"graphile": FEW, "pgboss": FEW}, "jobs_per_s"),
 }
-# The same on one PostgreSQL. W3, W4 and two nodes against one run when they are asked for.
+# The same on one PostgreSQL. Two nodes against one run when they are asked for.
 POSTGRES = {
     "W1": ({"graphile": None, "pgboss": None, "bullmq-postgres": FEW}, "jobs_per_s"),
-    "W1s": ({"graphile": None, "pgboss": None, "bullmq-postgres": FEW}, "jobs_per_s"),
+    "W1s": ({"bullmq-postgres": None, "graphile": None, "pgboss": FEW}, "jobs_per_s"),
     "W2": ({"graphile": None, "pgboss": None, "bullmq-postgres": FEW}, "jobs_per_s"),
     "W5": ({"pgboss": None, "bullmq-postgres": 1}, "calls_per_s"),
-    "W3": ({"graphile": None, "pgboss": None}, "call_p99_ms"),
-    "W4": ({"graphile": None, "pgboss": None}, "jobs_per_s"),
+    "W3": ({"graphile": FEW, "pgboss": FEW}, "call_p99_ms"),
+    "W4": ({"graphile": FEW, "pgboss": FEW}, "jobs_per_s"),
 }
-USUAL = {"embedded": ["W1", "W1s", "W2", "W5", "W3"], "postgres": ["W1", "W1s", "W2", "W5"]}
 
 # The settings with which each peer was fastest, and fewer jobs where all of them would take too long.
 PEERS = {
@@ -130,11 +130,10 @@ def figures_of(workload, figure):
     return [figure, "return_p99_ms"] if workload == "W3" else [figure]
 
 
-def compared(args, part, table):
+def compared(args, table):
     """The workloads and peers that are wanted."""
-    only = args.only or USUAL[part]
-    return [(workload, peer, rounds, figure) for workload, (peers, figure) in table.items() if workload in only
-            for peer, rounds in peers.items() if peer in args.peers]
+    return [(workload, peer, rounds, figure) for workload, (peers, figure) in table.items()
+            if workload in (args.only or table) for peer, rounds in peers.items() if peer in args.peers]
 
 
 def prepared(args, wanted, servers):
@@ -148,7 +147,7 @@ def prepared(args, wanted, servers):
 
 def embedded(args, binary, servers, record):
     where = ["--data", str(servers.folder)]
-    wanted = compared(args, "embedded", EMBEDDED)
+    wanted = compared(args, EMBEDDED)
     peers = prepared(args, wanted, servers)
     rows = [(workload, peer, rounds, figures_of(workload, figure),
              lambda workload=workload: of_pombo(binary, workload, where, args.scale),
@@ -158,7 +157,7 @@ def embedded(args, binary, servers, record):
 
 
 def postgres(args, binary, servers, record):
-    wanted = compared(args, "postgres", POSTGRES)
+    wanted = compared(args, POSTGRES)
     peers = prepared(args, wanted, servers)
     servers.postgres()
     where = ["--database-url", servers.env["PG_URL"]]
@@ -170,13 +169,8 @@ def postgres(args, binary, servers, record):
              lambda workload=workload, peer=peer: ours(workload, nodes(workload, peer)),
              lambda workload=workload, peer=peer: peers.run(peer, workload, servers, args.scale))
             for workload, peer, rounds, figure in wanted]
-    only = args.only or USUAL["postgres"]
-    if "nodes" in only:
+    if "nodes" in (args.only or []):
         rows += [(f"{workload} with two nodes", "one node", None, ["jobs_per_s"],
                   lambda workload=workload: ours(workload, 2), lambda workload=workload: ours(workload))
                  for workload in ("W1", "W2")]
-    if "W4" in only:
-        ready = {"JOBS": str(SIZES["READY"][1])}
-        rows.append(("W4 in CPU", "W2 of as many", None, ["client_server_us"], lambda: ours("W4"),
-                     lambda: ours("W2", **ready)))
     return in_turns(args.pairs, rows, lambda: servers.sql("CHECKPOINT"), record)
