@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use place::{KEY, Place, binary};
+use place::{KEY, Place, binary, drained};
 
 /// Takes whatever is posted, and remembers it.
 #[derive(Clone)]
@@ -328,6 +328,8 @@ async fn a_report_arrives_once_across_restarts_and_again_when_somebody_asks_for_
     place.ready().await;
     let until = client.get("/v1/reports").await.unwrap()["items"][0]["done_until"].clone();
     assert_eq!(report["data"]["until"], until);
+    // That it arrived is on record before the next death.
+    drained(&client, 1).await;
     server.kill();
     let server = place.start();
     place.ready().await;

@@ -50,7 +50,7 @@ fn place(evolution: &EvolutionSandbox) -> Place {
     let delays = ["100ms"; 8].map(|delay| format!("\"{delay}\"")).join(", ");
     let config = format!(
         "[channels.zap]\nkind = \"evolution\"\nbase_url = \"{}\"\ninstance = \"sandbox\"\napi_key_file = \"key\"\n\
-         attempt_timeout = \"5s\"\n[channels.zap.retry]\ndelays = [{delays}]\n",
+         attempt_timeout = \"30s\"\n[channels.zap.retry]\ndelays = [{delays}]\n",
         evolution.url()
     );
     std::fs::write(place.folder.path().join("pombo.toml"), config).unwrap();
@@ -212,7 +212,8 @@ async fn a_campaign_starts_at_its_time_is_cancelled_minds_the_list_to_the_last_a
     let later = async {
         let at = SystemClock::new().now() + Span::from_secs(2);
         let id = start_with(client, "later", &[number(1, QUICK)], json!({"at": at})).await;
-        assert_eq!(client.get(&format!("/v1/campaigns/{id}")).await.unwrap()["state"], "scheduled");
+        let state = client.get(&format!("/v1/campaigns/{id}")).await.unwrap()["state"].clone();
+        assert!(state == "scheduled" || SystemClock::new().now() >= at, "{state}");
         until(client, &id, |it| it["state"] == "completed").await;
         let visits = evolution.visits();
         assert!(visits.iter().filter(|visit| visit.text == "later").all(|visit| visit.started >= at));
@@ -310,7 +311,7 @@ async fn killed_twenty_times_nobody_is_left_out_and_at_most_one_a_kill_and_campa
 async fn node(place: &Place, database: &Database, known: &[String]) -> (Server, String) {
     let server = place.start_on(database.url());
     place.ready().await;
-    for _ in 0..600 {
+    for _ in 0..3_000 {
         let ids = database.ask("SELECT id FROM pombo.node");
         if let Some(id) = ids.lines().find(|id| !known.iter().any(|known| known == id)) {
             return (server, id.to_owned());

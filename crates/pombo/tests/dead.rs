@@ -15,6 +15,7 @@ use pombo_testbed::Cluster;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Barrier;
 
 use place::{KEY, Place, Server, Trail, binary, drained, read_trail, read_trail_in, sealed};
 
@@ -126,7 +127,7 @@ async fn replay(place: &Place, start: impl Fn() -> Server) -> Server {
 
     moody.takes.store(true, Ordering::SeqCst);
     let id = reprocess(&client, json!({"filter": filter, "rate_per_minute": 30_000})).await;
-    let running = until(&client, &id, |it| it["done"].as_u64() >= Some(600)).await;
+    let running = until(&client, &id, |it| it["done"].as_u64() >= Some(100)).await;
     assert_eq!(running["state"], "running", "it is killed too late to show anything: {running}");
     server.kill();
     let server = start();
@@ -314,17 +315,19 @@ async fn of_operators_at_different_nodes_who_act_on_the_same_letters_one_wins_ea
     assert_eq!(ids.len(), 200);
     moody.takes.store(true, Ordering::SeqCst);
     // From both ends, so that they meet in the middle, in the opposite order.
-    let act = |place: &Place, verb: &str, ids: Vec<&str>| {
-        let chunks: Vec<Value> = ids.chunks(20).map(|chunk| json!({"ids": chunk, "note": verb})).collect();
+    let begun = Barrier::new(2);
+    let act = async |place: &Place, verb: &str, ids: Vec<&str>| {
         let (client, path) = (place.client(), format!("/v1/dead-letters/{verb}"));
-        async move {
-            let mut results = Vec::new();
-            for wish in chunks {
-                let answer = client.post(&path, Payload::json(&wish)).await.unwrap();
-                results.extend(answer["results"].as_array().unwrap().clone());
+        let mut results = Vec::new();
+        for (nth, chunk) in ids.chunks(20).enumerate() {
+            let wish = json!({"ids": chunk, "note": verb});
+            let answer = client.post(&path, Payload::json(&wish)).await.unwrap();
+            results.extend(answer["results"].as_array().unwrap().clone());
+            if nth == 0 {
+                begun.wait().await;
             }
-            results
         }
+        results
     };
     let (sent, given_up) = tokio::join!(
         act(&one, "reprocess", ids.clone()),

@@ -124,7 +124,7 @@ async fn a_flush_that_fails_ends_the_process_and_nothing_acknowledged_is_lost() 
         strace.args(["-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
         strace.args(["-e", &format!("inject=fsync,fdatasync:error=EIO:when={nth}+3")]).arg(binary());
         let server = place.start_with(strace, &place.data());
-        let ended = tokio::time::timeout(Duration::from_secs(20), server.ended()).await;
+        let ended = tokio::time::timeout(Duration::from_secs(180), server.ended()).await;
         let ended = ended.unwrap_or_else(|_| panic!("it went on after a failed flush: {}", place.said()));
         assert_eq!(ended.code(), Some(1), "{}", place.said());
     }

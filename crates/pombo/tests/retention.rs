@@ -102,7 +102,7 @@ fn draft(send_at: Option<Time>) -> Draft {
 async fn is_there(client: &Client, id: MessageId) -> bool {
     match client.get(&format!("/v1/messages/{id}")).await {
         Ok(_) => true,
-        Err(ClientError::Refused(_)) => false,
+        Err(ClientError::Refused(refused)) if refused.status == 404 => false,
         Err(error) => panic!("{error:?}"),
     }
 }

@@ -22,10 +22,17 @@ use receiver::Receiver;
 
 /// A place whose messages are sent at once, and whose events are told soon again if they have to be.
 fn place() -> Place {
+    place_that_waits("30s")
+}
+
+/// The same for whoever wants to see what becomes of a receiver that takes longer.
+fn place_that_waits(longest: &str) -> Place {
     let place = Place::new();
-    let config = "[channels.void]\nkind = \"null\"\n[channels.crm]\nkind = \"webhook\"\n\
-        [events]\nallow_private = true\nattempt_timeout = \"1s\"\n\
-        [policies.events]\ndelays = [\"100ms\", \"100ms\", \"200ms\", \"500ms\", \"500ms\", \"500ms\", \"1s\", \"1s\", \"1s\", \"1s\"]\n";
+    let config = format!(
+        "[channels.void]\nkind = \"null\"\n[channels.crm]\nkind = \"webhook\"\n\
+        [events]\nallow_private = true\nattempt_timeout = \"{longest}\"\n\
+        [policies.events]\ndelays = [\"100ms\", \"100ms\", \"200ms\", \"500ms\", \"500ms\", \"500ms\", \"1s\", \"1s\", \"1s\", \"1s\"]\n"
+    );
     std::fs::write(place.folder.path().join("pombo.toml"), config).unwrap();
     place
 }
@@ -112,7 +119,7 @@ async fn events_come_signed_so_that_the_official_libraries_verify_them_and_a_rep
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ ML-7
 async fn a_receiver_that_is_slow_is_tried_again_and_one_that_is_gone_is_left_alone() {
     let mut receiver = Receiver::python();
-    let place = place();
+    let place = place_that_waits("1s");
     let server = place.start();
     place.ready().await;
     let client = place.client();

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use pombo_store::core::{Core, Reading};
 use pombo_store::postgres::{Postgres, Sealing, Target};
 use pombo_store::sqlite::Sqlite;
 use serde_json::json;
+use tokio::net::TcpSocket;
 
 pub(crate) mod clients;
 
@@ -45,20 +46,27 @@ pub(crate) fn binary_before() -> PathBuf {
 /// A folder with a configuration whose only channel leads to the sink.
 pub(crate) struct Place {
     pub(crate) folder: tempfile::TempDir,
-    port: u16,
+    /// Holds the port, so that nobody is given it before the server listens there, or between two of its lives.
+    held: TcpSocket,
 }
 
 impl Place {
     pub(crate) fn new() -> Place {
         let folder = tempfile::tempdir().unwrap();
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let held = TcpSocket::new_v4().unwrap();
+        held.set_reuseaddr(true).unwrap();
+        held.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let config = format!(
             "[lanes.default]\nworkers = {WORKERS}\n\
-             [channels.crm]\nkind = \"webhook\"\nallow_private = true\nattempt_timeout = \"5s\"\n\
+             [channels.crm]\nkind = \"webhook\"\nallow_private = true\nattempt_timeout = \"30s\"\n\
              [channels.crm.retry]\ndelays = [\"20ms\", \"20ms\", \"20ms\", \"50ms\", \"50ms\", \"50ms\", \"100ms\", \"100ms\"]\nmax_hint = \"1s\"\n"
         );
         std::fs::write(folder.path().join("pombo.toml"), config).unwrap();
-        Place { port: free.local_addr().unwrap().port(), folder }
+        Place { held, folder }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.held.local_addr().unwrap()
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -113,7 +121,7 @@ impl Place {
     ) -> Server {
         let child = command
             .arg("serve")
-            .args(["--listen", &format!("127.0.0.1:{}", self.port)])
+            .args(["--listen", &self.address().to_string()])
             .args([store.as_ref(), at])
             .args(options)
             .arg("--config")
@@ -137,7 +145,7 @@ impl Place {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("http://{}", self.address())
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -174,6 +182,10 @@ impl Server {
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn is_over(&mut self) -> bool {
@@ -219,7 +231,7 @@ impl Told {
 
     /// Waits until so many messages have been acknowledged in all.
     pub(crate) async fn at_least(&self, count: usize) {
-        for _ in 0..3_000 {
+        for _ in 0..24_000 {
             if self.count.load(Ordering::SeqCst) >= count {
                 return;
             }
@@ -294,7 +306,7 @@ fn in_database<T: Send>(url: &str, read: impl FnOnce(&Postgres) -> T + Send) -> 
 /// Waits until the audit of what was committed is a chain, which the nodes see to a moment later.
 pub(crate) async fn sealed(url: &str) {
     const REST: &str = "SELECT count(*) FROM pombo.audit WHERE sequence IS NULL";
-    for _ in 0..150 {
+    for _ in 0..600 {
         if pombo_testbed::psql(url, REST).unwrap().trim() == "0" {
             return;
         }
@@ -412,6 +424,34 @@ pub(crate) async fn all_arrive(
     producers: Vec<tokio::task::JoinHandle<Vec<String>>>,
     sink: &Sandbox,
 ) -> (Vec<String>, usize) {
+    let ids = all_handed_in(place, told, producers).await;
+    assert!(server.terminate().await.success());
+    let repeated = all_sent(&read_store(data, &ids), sink, &ids);
+    (ids, repeated)
+}
+
+/// The same of a server that is a node on a database.
+pub(crate) async fn all_arrive_on(
+    place: &Place,
+    server: Server,
+    url: &str,
+    told: &Told,
+    producers: Vec<tokio::task::JoinHandle<Vec<String>>>,
+    sink: &Sandbox,
+) -> (Vec<String>, usize) {
+    let ids = all_handed_in(place, told, producers).await;
+    sealed(url).await;
+    assert!(server.terminate().await.success());
+    let repeated = all_sent(&read_database(url, &ids), sink, &ids);
+    (ids, repeated)
+}
+
+/// Lets the producers end and waits until nothing of theirs waits any more.
+async fn all_handed_in(
+    place: &Place,
+    told: &Told,
+    producers: Vec<tokio::task::JoinHandle<Vec<String>>>,
+) -> Vec<String> {
     place.ready().await;
     told.enough();
     let mut ids = Vec::new();
@@ -419,9 +459,7 @@ pub(crate) async fn all_arrive(
         ids.extend(producer.await.unwrap());
     }
     drained(&place.client(), ids.len()).await;
-    assert!(server.terminate().await.success());
-    let repeated = all_sent(&read_store(data, &ids), sink, &ids);
-    (ids, repeated)
+    ids
 }
 
 /// Waits until nothing waits any more, as long as there are fewer every now and then. Whether that is everything that was
@@ -476,15 +514,26 @@ impl Mount {
         run("mount", &arguments);
     }
 
-    /// Cuts the power: the server does nothing more, nothing reaches the disk, and what was not flushed is gone.
+    /// Cuts the power: these processes and those that they started do nothing more, nothing reaches the disk, and what
+    /// was not flushed is gone.
     ///
-    /// The server is stopped first, by the same hand. It would live on for a moment otherwise, which no machine
-    /// does, and act on a flush that was under way: that may end well though its file system is gone.
-    pub(crate) fn cut(&self, server: &Server) {
+    /// They are stopped first, by the same hand. They would live on for a moment otherwise, which no machine does, and
+    /// act on a flush that was under way: that may end well though its file system is gone.
+    pub(crate) fn cut(&self, processes: &[u32]) {
         // EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH.
-        const CUT: &str = "import fcntl, os, signal, struct, sys; disk = os.open(sys.argv[1], os.O_RDONLY); \
-            os.kill(int(sys.argv[2]), signal.SIGSTOP); fcntl.ioctl(disk, 0x8004587d, struct.pack('I', 2))";
-        run("python3", &["-c", CUT, self.folder.to_str().unwrap(), &server.child.id().to_string()]);
+        const CUT: &str = "import fcntl, os, signal, struct, sys
+disk = os.open(sys.argv[1], os.O_RDONLY)
+for process in sys.argv[2:]:
+    os.kill(int(process), signal.SIGSTOP)
+    for child in open(f'/proc/{process}/task/{process}/children').read().split():
+        os.kill(int(child), signal.SIGSTOP)
+fcntl.ioctl(disk, 0x8004587d, struct.pack('I', 2))";
+        let processes: Vec<String> = processes.iter().map(u32::to_string).collect();
+        let arguments = ["-c", CUT, self.folder.to_str().unwrap()];
+        run(
+            "python3",
+            &arguments.into_iter().chain(processes.iter().map(String::as_str)).collect::<Vec<_>>(),
+        );
     }
 
     /// Brings the power back: what the disk has is read anew, through the file system's own recovery.

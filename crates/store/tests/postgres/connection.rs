@@ -221,16 +221,20 @@ async fn a_group_that_ends_in_a_deadlock_is_done_again() {
     client.batch_execute("SET search_path = pombo; SET deadlock_timeout = '1min'; BEGIN").await.unwrap();
     let lock = |claimed: &Claimed| format!("SELECT FROM claim WHERE id = {} FOR UPDATE", claimed.key.claim.0);
     client.batch_execute(&lock(&two)).await.unwrap();
+    // It waits within the server for the settlement to wait, and then asks for the other: whoever looks for a deadlock
+    // does so once, a second after it began to wait.
+    let meets = format!(
+        "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM \
+         pg_stat_activity WHERE datname = current_database())) LOOP PERFORM pg_sleep(0.01); END LOOP; PERFORM FROM \
+         pombo.claim WHERE id = {} FOR UPDATE; END $$",
+        one.key.claim.0
+    );
     let settling = {
         let store = store.clone();
         let both = vec![settlement(&one, End::Sent, START), settlement(&two, End::Sent, START)];
         tokio::spawn(async move { store.settle(both).await })
     };
-    let waits = "SELECT count(*) FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    until("the settlement waits", || database.ask(waits) == "1").await;
-    let asked = lock(&one);
-    timeout(PATIENCE, client.batch_execute(&asked)).await.unwrap().expect("the store gave way");
+    timeout(PATIENCE, client.batch_execute(&meets)).await.unwrap().expect("the store gave way");
     client.batch_execute("COMMIT").await.unwrap();
     let settled = timeout(PATIENCE, settling).await.unwrap().unwrap();
     assert_eq!(settled, Ok(vec![Settled::Done, Settled::Done]));

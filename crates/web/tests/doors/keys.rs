@@ -508,7 +508,7 @@ async fn the_use_of_a_key_is_written_down_once_a_minute_and_is_no_change_of_it()
 /// What `look` says once it says that, or after a while.
 async fn until<T: PartialEq>(look: &impl AsyncFn() -> T, wanted: T) -> T {
     let mut seen = look().await;
-    for _ in 0..100 {
+    for _ in 0..6_000 {
         if seen == wanted {
             break;
         }
