@@ -166,9 +166,7 @@ fn home(role: Role) -> &'static str {
 }
 
 fn give_cookie(response: &mut Response, secret: Option<&str>, door: &Door, head: &Parts) {
-    let forwarded = head.headers.get("x-forwarded-proto").and_then(|value| value.to_str().ok());
-    let public = door.setup().alerts.public_url.as_ref().is_some_and(|url| url.starts_with("https:"));
-    let secure = public || forwarded.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
+    let secure = door.is_secure(&head.headers);
     if let Ok(value) = HeaderValue::from_str(&set_cookie(secret, secure)) {
         response.headers_mut().insert(header::SET_COOKIE, value);
     }

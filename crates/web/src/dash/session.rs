@@ -25,7 +25,9 @@ use crate::keys::Entropy;
 use crate::problem::{Code, Problem};
 use crate::shelf;
 
-pub(crate) const COOKIE: &str = "pombo_session";
+const COOKIE: &str = "pombo_session";
+/// Where requests come over HTTPS: a browser takes it from this host alone, and neither from a sibling nor over HTTP.
+const COOKIE_OF_HOST: &str = "__Host-pombo_session";
 
 /// A session ends so long after its last request.
 const IDLE: Span = Span::from_hours(12);
@@ -145,20 +147,25 @@ fn read(doc: &Doc) -> Option<Paper> {
     serde_json::from_str(&doc.leaf.body).ok()
 }
 
-/// The secret in a request's cookie, if it has one.
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+fn cookie_name(secure: bool) -> &'static str {
+    if secure { COOKIE_OF_HOST } else { COOKIE }
+}
+
+/// The secret in a request's cookie of that name, if it has one.
+fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let pairs = headers.get_all(http::header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     pairs.flat_map(|text| text.split(';')).find_map(|pair| {
         let (name, value) = pair.trim().split_once('=')?;
-        (name == COOKIE && value.len() == 64).then_some(value)
+        (name == wanted && value.len() == 64).then_some(value)
     })
 }
 
 /// A cookie with that secret, or none any more.
 pub(crate) fn set_cookie(secret: Option<&str>, secure: bool) -> String {
+    let name = cookie_name(secure);
     let (value, age) = secret.map_or(("", 0), |secret| (secret, LONGEST.millis() / 1_000));
     let secure = if secure { "; Secure" } else { "" };
-    format!("{COOKIE}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}")
+    format!("{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}")
 }
 
 /// Makes a link for the holder of that key, which need not be known yet, and answers the secret of it.
@@ -185,9 +192,16 @@ pub fn link_path(secret: &str) -> String {
 pub const LINK_LASTS: Span = LINK;
 
 impl Door {
+    /// Whether people reach us over HTTPS, as far as is known: by what is configured, or by what stands in front.
+    pub(crate) fn is_secure(&self, headers: &HeaderMap) -> bool {
+        let forwarded = headers.get("x-forwarded-proto").and_then(|value| value.to_str().ok());
+        let public = self.setup().alerts.public_url.as_ref().is_some_and(|url| url.starts_with("https:"));
+        public || forwarded.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
+    }
+
     /// The session of a request; nothing if it has none that is good.
     pub(crate) async fn session(&self, headers: &HeaderMap) -> Result<Option<Session>, Problem> {
-        let Some(secret) = cookie(headers) else { return Ok(None) };
+        let Some(secret) = cookie(headers, cookie_name(self.is_secure(headers))) else { return Ok(None) };
         let Some(doc) = self.store().doc(Shelf::Session, house(), place(secret)).await? else {
             return Ok(None);
         };

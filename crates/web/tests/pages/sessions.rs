@@ -61,7 +61,19 @@ async fn the_cookie_is_kept_from_scripts_and_other_sites() {
         .header("x-forwarded-proto", "https")
         .header("content-type", "application/x-www-form-urlencoded");
     let reply = house.send_elsewhere(request.body("key=key-admin".into()).unwrap()).await;
-    assert!(reply.header("set-cookie").unwrap().ends_with("; Secure"));
+    let cookie = reply.header("set-cookie").unwrap();
+    assert!(cookie.starts_with("__Host-pombo_session=") && cookie.ends_with("; Secure"), "{cookie}");
+
+    // Over HTTPS nothing is read from a cookie that another host or a page over HTTP could have set.
+    let kept = cookie.split(';').next().unwrap();
+    let tossed = kept.strip_prefix("__Host-").unwrap();
+    for (cookie, expected) in [(kept, StatusCode::OK), (tossed, StatusCode::SEE_OTHER)] {
+        let request = crate::house::request("GET", "/keys")
+            .header("x-forwarded-proto", "https")
+            .header("accept", "text/html")
+            .header("cookie", cookie);
+        assert_eq!(house.send(request.body("".into()).unwrap()).await.status, expected, "{cookie}");
+    }
 }
 
 #[tokio::test] // REQ SE-1
