@@ -152,8 +152,7 @@ async fn an_operation_is_followed_while_somebody_looks() {
     let (status, mut stream) = stream(&browser, &path, &versions(&page)).await;
     assert_eq!((status, parts(&mut stream).await), (StatusCode::OK, Vec::new()));
     let cancel = things.address("/v1/operations/OPERATION/cancel");
-    let (_, changed) =
-        tokio::join!(house.call_as("admin", "POST", &cancel, ""), next_change(&mut stream));
+    let (_, changed) = tokio::join!(house.call_as("admin", "POST", &cancel, ""), next_change(&mut stream));
     assert_eq!(changed[0]["id"], "progress");
     assert!(changed[0]["html"].as_str().unwrap().contains("Stopped by"), "{changed:?}");
 }
