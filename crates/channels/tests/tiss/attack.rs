@@ -1,12 +1,15 @@
 use std::fmt::Write as _;
+use std::process::{Command, Output};
 
-use pombo_kernel::reply::Reply;
+use pombo_kernel::reply::{FaultKind, Reply};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::receiver::Receiver;
-use crate::{channel, lot, send};
+use crate::{channel, lot, send, unreachable};
+
+const LIMIT_BYTES: u64 = 256 << 20;
 
 fn laughs() -> String {
     let mut entities = String::from("<!ENTITY a 'ha'>");
@@ -17,12 +20,11 @@ fn laughs() -> String {
     format!("<!DOCTYPE x [{entities}]><x><numeroProtocolo>&a29;</numeroProtocolo></x>")
 }
 
-#[tokio::test] // REQ SE-2
-async fn hostile_answers_are_bounded_and_never_taken_for_a_protocol() {
+fn corpus() -> Vec<Vec<u8>> {
     let deep =
         format!("{}<numeroProtocolo>1</numeroProtocolo>{}", "<a>".repeat(100_000), "</a>".repeat(100_000));
     let wide: String = (0..50_000).map(|i| format!(" a{i}='x'")).collect();
-    let corpus: Vec<Vec<u8>> = vec![
+    vec![
         b"<!DOCTYPE x SYSTEM 'http://127.0.0.1:1/x.dtd'><x><numeroProtocolo>1</numeroProtocolo></x>".to_vec(),
         b"<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><x><numeroProtocolo>&e;</numeroProtocolo></x>".to_vec(),
         laughs().into_bytes(),
@@ -37,8 +39,12 @@ async fn hostile_answers_are_bounded_and_never_taken_for_a_protocol() {
         b"<x><!-- <numeroProtocolo>1</numeroProtocolo> --></x>".to_vec(),
         b"<x><?y <numeroProtocolo>1</numeroProtocolo> ?></x>".to_vec(),
         b"<x a='<numeroProtocolo>1</numeroProtocolo>'/>".to_vec(),
-    ];
-    for body in corpus {
+    ]
+}
+
+#[tokio::test] // REQ SE-2
+async fn hostile_answers_are_bounded_and_never_taken_for_a_protocol() {
+    for body in corpus() {
         let operator = Receiver::saying(200, "text/xml", &body).await;
         let reply = send(&channel(&operator.url()), &lot("1")).await;
         let start = String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned();
@@ -49,6 +55,47 @@ async fn hostile_answers_are_bounded_and_never_taken_for_a_protocol() {
         };
         assert!(refusal.text.len() <= 4096 && refusal.name.is_none_or(|name| name.len() <= 256), "{start}");
     }
+}
+
+#[tokio::test] // REQ SE-2
+async fn hostile_claims_are_never_sent() {
+    let operator = Receiver::saying(200, "text/xml", b"<x/>").await;
+    let hostile =
+        |xml: &String| ["<!DOCTYPE", "<a><a>", " a9='x'", "&undefined;"].iter().any(|it| xml.contains(it));
+    let corpus: Vec<String> =
+        corpus().into_iter().filter_map(|body| String::from_utf8(body).ok()).filter(hostile).collect();
+    for attack in &corpus {
+        let reply = send(&channel(&operator.url()), &lot("1").replace("João", attack)).await;
+        let (kind, text) = unreachable(&reply);
+        assert_eq!(kind, FaultKind::BadContent, "{attack:.80}");
+        assert!(text.len() < 300, "{text}");
+    }
+    assert_eq!((corpus.len(), operator.seen().len()), (6, 0));
+}
+
+/// Runs a command in a process that may have no more memory of its own than the limit.
+fn limited(command: &str, arguments: &[&str]) -> Output {
+    let mut run = Command::new("prlimit");
+    run.arg(format!("--data={LIMIT_BYTES}"))
+        .arg(command)
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|error| panic!("prlimit: {error}; it is part of util-linux"))
+}
+
+#[test] // REQ SE-2
+fn the_attacks_are_withstood_within_256_megabytes() {
+    let greedy = limited("dd", &["if=/dev/zero", "of=/dev/null", "bs=300M", "count=1"]);
+    assert!(!greedy.status.success(), "the limit holds nobody back, so it would show nothing");
+
+    let own = std::env::current_exe().unwrap();
+    let attacks = [
+        "attack::hostile_answers_are_bounded_and_never_taken_for_a_protocol",
+        "attack::hostile_claims_are_never_sent",
+    ];
+    let run = limited(own.to_str().unwrap(), &["--exact", "--test-threads=1", attacks[0], attacks[1]]);
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && said.contains("2 passed"), "{}: {said}", run.status);
 }
 
 #[tokio::test]
