@@ -1,13 +1,16 @@
 //! The power cut while the real binary is under load: nothing that was acknowledged may be lost.
 //!
-//! The data folder is on an ext4 image. A cut makes the file system drop whatever was not flushed; then the
-//! process is killed and the image mounted anew, as after a power failure. The control does the same to a binary
-//! that flushes too seldom, and must lose something: so the test is known to see a loss.
+//! The data folder, or that of the PostgreSQL it works on, is on an ext4 image. A cut makes the file system drop
+//! whatever was not flushed; then the processes are killed and the image mounted anew, as after a power failure. The
+//! control does the same to a binary that flushes too seldom, and must lose something: so the test is known to see a
+//! loss.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod place;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -18,14 +21,19 @@ use pombo_kernel::time::Time;
 use pombo_store::StoreError;
 use pombo_store::home::Home;
 use pombo_store::sqlite::Sqlite;
+use pombo_testbed::{Cluster, kill_server, psql};
 
-use place::{Mount, Place, Told, all_arrive, binary, lost, produce, sink};
+use place::{Mount, Place, Told, all_arrive, all_arrive_on, binary, lost, produce, sink};
 
 const IMAGE_MB: u64 = 128;
 /// So much may come in between two cuts.
 const CUT_MB: u64 = 8;
 /// Enough for every run; `POMBO_POWER_CUTS` asks for more.
 const CUTS: u64 = 5;
+/// The same on PostgreSQL, whose own recovery takes a while.
+const CUTS_POSTGRES: u64 = 2;
+/// What a new cluster and the log of its first minutes take.
+const CLUSTER_MB: u64 = 1_024;
 const PRODUCERS: usize = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ ML-1, RELIABILITY 6
@@ -48,7 +56,7 @@ async fn a_power_cut_loses_nothing_that_was_acknowledged() {
         if cut > 0 {
             tokio::time::sleep(Duration::from_millis(50 + dice.below(600))).await;
         }
-        disk.cut(&server);
+        disk.cut(&[server.pid()]);
         server.kill();
         disk.back();
     }
@@ -56,6 +64,51 @@ async fn a_power_cut_loses_nothing_that_was_acknowledged() {
     let (ids, repeated) = all_arrive(&place, server, &data, &told, producers, &sink).await;
     assert!(ids.len() >= 200, "too little load to prove anything: {}", ids.len());
     println!("result power cuts={cuts} messages={} lost=0 repeated={repeated}", ids.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ ML-1, RELIABILITY 6
+async fn a_power_cut_under_postgresql_loses_nothing_that_was_acknowledged() {
+    // Nobody is left who could come back. How long others wait to be sure of that, the tests of nodes show.
+    const ALL_DEAD: &str = "UPDATE pombo.node SET lease_until = 0";
+    let cuts = std::env::var("POMBO_POWER_CUTS").map_or(CUTS_POSTGRES, |text| text.parse().unwrap());
+    let place = Place::new();
+    let below = reached_by_all();
+    let disk = Mount::ext4(below.path(), CLUSTER_MB + CUT_MB * cuts);
+    let cluster = Cluster::own_on(&disk.folder);
+    let database = cluster.database();
+    assert_eq!(database.ask("SHOW fsync"), "on");
+    let sink = sink().await;
+    let told = Told::default();
+    let urls = [sink.url("/ok"), sink.url("/flaky?fail=1")];
+    let producers: Vec<_> = (0..PRODUCERS)
+        .map(|name| tokio::spawn(produce(place.client(), name, urls.clone(), told.clone())))
+        .collect();
+    let mut dice = Dice::seeded(2_028);
+    for cut in 0..cuts {
+        let server = place.start_on(database.url());
+        // The first cut comes with the first acknowledgement, as above.
+        told.at_least(told.count() + 1).await;
+        if cut > 0 {
+            told.at_least(told.count() + 100).await;
+            tokio::time::sleep(Duration::from_millis(dice.below(600))).await;
+        }
+        let postmaster = cluster.postmaster();
+        disk.cut(&[server.pid(), postmaster]);
+        kill_server(postmaster);
+        server.kill();
+        disk.back();
+        cluster.start();
+        database.ask(ALL_DEAD);
+    }
+    let server = place.start_on(database.url());
+    let (ids, repeated) = all_arrive_on(&place, server, database.url(), &told, producers, &sink).await;
+    assert!(ids.len() >= 100, "too little load to prove anything: {}", ids.len());
+    println!("result power_postgres cuts={cuts} messages={} lost=0 repeated={repeated}", ids.len());
+}
+
+/// A folder through which the user of a PostgreSQL server gets to what is below.
+fn reached_by_all() -> tempfile::TempDir {
+    tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap()
 }
 
 fn told_as_damaged(data: &Path) -> bool {
@@ -83,7 +136,7 @@ async fn the_same_cut_is_seen_to_lose_messages_where_commits_are_not_flushed() {
             .map(|name| tokio::spawn(produce(place.client(), name, urls.clone(), told.clone())))
             .collect();
         told.at_least(200).await;
-        disk.cut(&server);
+        disk.cut(&[server.pid()]);
         told.give_up();
         server.kill();
         let mut ids = Vec::new();
@@ -109,4 +162,41 @@ async fn the_same_cut_is_seen_to_lose_messages_where_commits_are_not_flushed() {
         }
     }
     panic!("{TRIES} power cuts lost nothing, though nothing was flushed: {}", tried.join(", "));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 6, the control
+async fn the_same_cut_is_seen_to_lose_messages_where_postgresql_does_not_flush() {
+    let (place, below) = (Place::new(), reached_by_all());
+    let disk = Mount::ext4(below.path(), CLUSTER_MB);
+    let cluster = Cluster::own_on(&disk.folder);
+    let database = cluster.database();
+    database.ask("ALTER SYSTEM SET fsync = off");
+    cluster.stop();
+    cluster.start();
+    assert_eq!(database.ask("SHOW fsync"), "off");
+    let sink = sink().await;
+    let told = Told::default();
+    let urls = [sink.url("/ok"), sink.url("/ok")];
+    let server = place.start_on(database.url());
+    let producers: Vec<_> = (0..PRODUCERS)
+        .map(|name| tokio::spawn(produce(place.client(), name, urls.clone(), told.clone())))
+        .collect();
+    told.at_least(200).await;
+    let postmaster = cluster.postmaster();
+    disk.cut(&[server.pid(), postmaster]);
+    told.give_up();
+    kill_server(postmaster);
+    server.kill();
+    let mut ids = Vec::new();
+    for producer in producers {
+        ids.extend(producer.await.unwrap());
+    }
+    disk.back();
+    cluster.start();
+    // The table itself may be among what is lost.
+    let kept = psql(database.url(), "SELECT count(*) FROM pombo.message");
+    let kept = kept.map_or(0, |count| count.trim().parse().unwrap());
+    assert!(kept < ids.len(), "{kept} of {} are there, though nothing was flushed", ids.len());
+    let lost = ids.len() - kept;
+    println!("result power_control_postgres cuts=1 lost={lost} handed_in={}", ids.len());
 }

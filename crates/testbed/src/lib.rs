@@ -83,6 +83,15 @@ impl Cluster {
         Cluster::make(&std::env::temp_dir(), SETTINGS)
     }
 
+    /// The same on a disk whose power a test cuts. Nothing of it is left to be flushed.
+    pub fn own_on(disk: &Path) -> Cluster {
+        let cluster = Cluster::make(disk, SETTINGS);
+        // Neither who made it nor who wrote its settings has seen to that.
+        programs::run(Command::new("sync").arg("--file-system").arg(disk))
+            .unwrap_or_else(|error| panic!("error: {error}"));
+        cluster
+    }
+
     fn make(parent: &Path, settings: &str) -> Cluster {
         let house = House::new(parent);
         house.initialise();
@@ -172,18 +181,15 @@ impl Cluster {
 
     /// Kills every process of the server.
     pub fn kill(&self) {
+        kill_server(self.postmaster());
+    }
+
+    /// The process of the server that has started all others.
+    pub fn postmaster(&self) -> u32 {
         let file = self.house().data().join("postmaster.pid");
         let text = std::fs::read_to_string(&file).unwrap_or_default();
-        let first = text.lines().next().unwrap_or_else(|| panic!("error: the server is not running"));
-        let signal = |signal: &str, processes: &[String]| {
-            programs::run(Command::new("kill").arg(signal).args(processes))
-                .unwrap_or_else(|error| panic!("error: {error}"));
-        };
-        let mut processes = vec![first.to_owned()];
-        // So that it starts no more of them.
-        signal("-STOP", &processes);
-        processes.extend(programs::children(first));
-        signal("-KILL", &processes);
+        let first = text.lines().next().and_then(|line| line.trim().parse().ok());
+        first.unwrap_or_else(|| panic!("error: the server is not running"))
     }
 
     fn control(&self, arguments: &[&str]) {
@@ -319,6 +325,27 @@ impl Drop for Database {
         // A cluster that was stopped takes its databases with it.
         let _ = psql(&self.admin, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
     }
+}
+
+/// Kills a server by its first process, so that its folder need not be read, and waits until all of it is gone.
+pub fn kill_server(postmaster: u32) {
+    let signal = |signal: &str, processes: &[String]| {
+        programs::run(Command::new("kill").arg(signal).args(processes))
+            .unwrap_or_else(|error| panic!("error: {error}"));
+    };
+    let postmaster = postmaster.to_string();
+    let mut processes = vec![postmaster.clone()];
+    // So that it starts no more of them.
+    signal("-STOP", &processes);
+    processes.extend(programs::children(&postmaster));
+    signal("-KILL", &processes);
+    for _ in 0..6_000 {
+        if processes.iter().all(|process| programs::is_gone(process)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("error: PostgreSQL was killed and is still there");
 }
 
 /// What psql prints for one statement: a line for each row, its columns parted by `|`.

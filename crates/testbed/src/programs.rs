@@ -99,3 +99,10 @@ pub(crate) fn children(parent: &str) -> Vec<String> {
     };
     processes.filter(is_child).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
+
+/// Whether a process has ended, be it that nobody has asked how.
+pub(crate) fn is_gone(process: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+    state.is_none_or(|state| state.trim_start().starts_with(['Z', 'X']))
+}

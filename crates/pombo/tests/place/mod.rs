@@ -539,7 +539,15 @@ fcntl.ioctl(disk, 0x8004587d, struct.pack('I', 2))";
     /// Brings the power back: what the disk has is read anew, through the file system's own recovery.
     pub(crate) fn back(&self) {
         run("umount", &[self.folder.to_str().unwrap()]);
-        self.mount();
+        // Whoever has a view of its own of what is mounted, taken meanwhile, keeps what was cut off alive, and it would
+        // be mounted again.
+        for _ in 0..6_000 {
+            if run("losetup", &["--associated", self.options.last().unwrap()]).is_empty() {
+                return self.mount();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("what was cut off is still mounted somewhere");
     }
 }
 
@@ -550,8 +558,8 @@ impl Drop for Mount {
     }
 }
 
-/// Runs a tool of the system. One that is missing or refuses fails the test: skipped, it would prove nothing.
-fn run(tool: &str, arguments: &[&str]) {
+/// What a tool of the system prints. One that is missing or refuses fails the test: skipped, it would prove nothing.
+fn run(tool: &str, arguments: &[&str]) -> String {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let run = Command::new(tool).args(arguments).env("PATH", path).output();
     let run = run.unwrap_or_else(|error| panic!("{tool}: {error}; scripts/setup installs it"));
@@ -562,4 +570,5 @@ fn run(tool: &str, arguments: &[&str]) {
         arguments.join(" "),
         String::from_utf8_lossy(&run.stderr)
     );
+    String::from_utf8_lossy(&run.stdout).into_owned()
 }
