@@ -87,6 +87,7 @@ mod notices;
 mod operations;
 mod providers;
 mod reports;
+mod reserve;
 mod rounds;
 mod submission;
 mod suppressor;

@@ -43,6 +43,7 @@ use crate::meter;
 use crate::notices::Courier;
 use crate::operations::Foreman;
 use crate::reports::Reporter;
+use crate::reserve;
 use crate::submission::Submission;
 use crate::suppressor::Suppressor;
 use crate::traces::Office;
@@ -228,6 +229,7 @@ struct Stores {
 
 fn embedded(folder: &Folder, registry: &Registry) -> Result<Stores, StoreError> {
     let core = Sqlite::open_with(folder, Dice::seeded(clock::seed()), &clock::entropy(), folder.keys())?;
+    reserve::keep(folder);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let shell = Shell::start(core, Arc::clone(&clock), Box::new(clock::entropy))?;
     shell.meter().show(registry);

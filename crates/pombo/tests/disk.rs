@@ -5,6 +5,7 @@
 mod place;
 
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -16,6 +17,8 @@ use serde_json::json;
 use place::{Mount, Place, Told, WORKERS, all_arrive, all_sent, binary, drained, produce, read_store, sink};
 
 const DISK_MB: u64 = 24;
+/// Enough for a reserve.
+const ROOMY_MB: u64 = 400;
 /// What waits behind the pace of the sink when the disk is full.
 const CONTENT_BYTES: usize = 16 * 1024;
 
@@ -106,6 +109,46 @@ async fn a_full_disk_refuses_producers_and_pauses_sending_until_there_is_room() 
     let repeated = all_sent(&record, &sink, &ids);
     assert_eq!(repeated, 0, "nothing crashed, so nothing may come twice");
     println!("result disk_full messages={} lost=0 repeated={repeated}", ids.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 9
+async fn who_has_nothing_else_to_delete_gives_up_the_reserve_and_goes_on() {
+    let place = Place::new();
+    let disk = Mount::tmpfs(place.folder.path(), ROOMY_MB);
+    let (data, ballast) = (disk.folder.join("data"), disk.folder.join("ballast"));
+    let reserve = data.join("pombo.reserve");
+    let sink = sink().await;
+    let server = place.start_with(Command::new(binary()), &data);
+    place.ready().await;
+    let room = std::fs::metadata(&reserve).unwrap();
+    assert!(room.blocks() * 512 >= room.len() && room.len() >= 32 << 20, "only {} blocks", room.blocks());
+    fill(&ballast);
+    let client = place.client();
+    let mut ids = Vec::new();
+    let refused = post_until_full(&client, &sink.url("/ok"), &ballast, &mut ids).await;
+    assert_eq!(refused.code, "STORE_UNAVAILABLE", "{refused:?}");
+
+    std::fs::remove_file(&reserve).unwrap();
+    place.ready().await;
+    drained(&client, ids.len()).await;
+    let body = json!({"channel": "crm", "to": sink.url("/ok"), "content": {"body": "after"}});
+    ids.push(
+        client.post("/v1/messages", Payload::json(&body)).await.unwrap()["id"].as_str().unwrap().to_owned(),
+    );
+    drained(&client, ids.len()).await;
+    assert!(server.terminate().await.success());
+    assert_eq!(all_sent(&read_store(&data, &ids), &sink, &ids), 0);
+
+    // It is not taken from a disk that needs its room, and is there again once there is some.
+    let server = place.start_with(Command::new(binary()), &data);
+    place.ready().await;
+    assert!(!reserve.exists());
+    assert!(server.terminate().await.success());
+    std::fs::remove_file(&ballast).unwrap();
+    let server = place.start_with(Command::new(binary()), &data);
+    place.ready().await;
+    assert!(reserve.exists());
+    assert!(server.terminate().await.success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 8
