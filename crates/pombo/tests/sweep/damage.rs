@@ -1,118 +1,16 @@
-//! The real binary, killed at one system call after the other; a page of its file overwritten; its log read by nobody.
-
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod place;
+//! Files that are not what was written to them, and a log of lines that nobody reads.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use http::Method;
-use pombo::client::{Client, ClientError, Payload};
-use pombo_channels::sandbox::Sandbox;
+use pombo::client::Payload;
 use serde_json::{Value, json};
 
-use place::{Place, Server, WORKERS, all_sent, binary, drained, lost, read_store, sink};
-
-/// At which calls of the writer the process is killed. `POMBO_SWEEP_CALLS=200` tries every one up to that.
-const SHORT: &[u32] = &[1, 3, 12, 40, 80, 160, 250];
-const CALLS: [&str; 2] = ["pwrite64", "fsync,fdatasync"];
-/// Messages that one life is given to die at. Each takes several writes.
-const MESSAGES_MAX: usize = 300;
-
-fn nths() -> Vec<u32> {
-    let asked = std::env::var("POMBO_SWEEP_CALLS").ok().map(|text| text.parse::<u32>().unwrap());
-    asked.map_or_else(|| SHORT.to_vec(), |most| (1..=most).collect())
-}
-
-/// Hands the nth message in under its own key; its id, once it is acknowledged.
-async fn hand_in(client: &Client, sink: &Sandbox, n: usize) -> Result<String, ClientError> {
-    let url = sink.url(if n.is_multiple_of(4) { "/flaky?fail=1" } else { "/ok" });
-    let body = json!({"channel": "crm", "to": url, "content": {"body": {"n": n}}});
-    let payload = Payload { idempotency_key: Some(format!("sweep-{n}")), ..Payload::json(&body) };
-    let message = client.post("/v1/messages", payload).await?;
-    Ok(message["id"].as_str().unwrap().to_owned())
-}
-
-/// Hands messages in until nobody is there any more; whether somebody was there to the end.
-async fn hand_in_all(client: &Client, sink: &Sandbox, told: &mut Vec<String>) -> bool {
-    for _ in 0..MESSAGES_MAX {
-        match hand_in(client, sink, told.len()).await {
-            Ok(id) => told.push(id),
-            Err(_) => return false,
-        }
-    }
-    true
-}
-
-/// Whether it takes requests before it dies.
-async fn is_up(client: &Client, server: &mut Server) -> bool {
-    for _ in 0..3_000 {
-        if client.get("/readyz").await.is_ok() {
-            return true;
-        }
-        if server.is_over() {
-            return false;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it neither served nor died");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY 1, 2, 3, 4, 5, 57
-async fn a_death_at_any_write_or_flush_loses_nothing_that_was_acknowledged() {
-    let place = Place::new();
-    let sink = sink().await;
-    let (mut told, mut kills, mut unborn) = (Vec::new(), 0, 0);
-    for call in CALLS {
-        for nth in nths() {
-            let mut strace = Command::new("strace");
-            // Without --seccomp-bpf, by which some versions miss calls to count.
-            strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
-            strace.args(["-e", &format!("inject={call}:signal=SIGKILL:when={nth}")]).arg(binary());
-            let mut server = place.start_with(strace, &place.data());
-            let client = place.client();
-            if is_up(&client, &mut server).await {
-                let survived = hand_in_all(&client, &sink, &mut told).await;
-                assert!(!survived, "{MESSAGES_MAX} messages took fewer than {nth} calls of {call}");
-            } else {
-                unborn += 1;
-            }
-            let ended = tokio::time::timeout(Duration::from_secs(20), server.ended()).await.unwrap();
-            assert!(!ended.success(), "it was to be killed at {call} {nth}: {ended}");
-            kills += 1;
-            // A first start that died early has made no store yet, and told nobody of anything.
-            if !told.is_empty() {
-                assert_eq!(lost(&place.data(), &told), 0, "killed at {call} {nth}");
-            }
-        }
-    }
-    let server = place.start();
-    place.ready().await;
-    let client = place.client();
-    // Whatever was handed in last and never acknowledged is handed in once more: it is there once.
-    told.push(hand_in(&client, &sink, told.len()).await.unwrap());
-    drained(&client, told.len()).await;
-    assert!(server.terminate().await.success());
-    let repeated = all_sent(&read_store(&place.data(), &told), &sink, &told);
-    assert!(kills - unborn >= 4, "{unborn} of {kills} lives took no message: too many to prove anything");
-    assert!(repeated <= kills * WORKERS, "{repeated} repeated by {kills} kills");
-    println!("result sweep kills={kills} messages={} lost=0 repeated={repeated}", told.len());
-}
-
-/// What `pombo store` says, and whether it is content.
-fn store(arguments: &[&str]) -> (bool, String) {
-    let mut command = Command::new(binary());
-    command.arg("store").args(arguments).stdin(Stdio::null());
-    for name in ["POMBO_DATA", "POMBO_DATABASE_URL", "POMBO_SERVER", "POMBO_CONFIG"] {
-        command.env_remove(name);
-    }
-    let run = command.output().unwrap();
-    let said = [run.stdout, run.stderr].concat();
-    (run.status.success(), String::from_utf8_lossy(&said).into_owned())
-}
+use crate::place::{Place, all_sent, binary, drained, lost, read_store, sink};
+use crate::{hand_in, hand_in_all, store};
 
 /// Overwrites a few pages in the middle of the file, where messages are by now; how many.
 fn spoil(file: &Path) -> u64 {
