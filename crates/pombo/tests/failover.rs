@@ -4,10 +4,12 @@
 
 mod place;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pombo::client::{ClientError, Payload};
+use pombo::clock::SystemClock;
 use pombo_channels::sandbox::Sandbox;
+use pombo_kernel::time::Clock as _;
 use pombo_testbed::{Cluster, Patroni};
 use serde_json::json;
 
@@ -35,14 +37,15 @@ async fn a_failover_loses_nothing_that_was_acknowledged_and_the_nodes_follow_by_
         .collect();
     told.at_least(300).await;
 
-    let (first, lost) = (cluster.primary(), Instant::now());
+    let (first, clock) = (cluster.primary(), SystemClock::new());
+    let lost = clock.now();
     cluster.kill(first);
     let second = cluster.primary();
     assert_ne!(second, first);
     // What was claimed before has long been sent: from now on, whatever comes was claimed of the new primary.
     let before = sink.stats().distinct;
     arrivals(&sink, before + 1).await;
-    let first_ms = lost.elapsed().as_millis();
+    let first_ms = clock.now().since(lost).millis();
     told.at_least(told.count() + 150).await;
 
     told.enough();
