@@ -17,7 +17,8 @@ const CONFIG: &str = r#"
 kind = "webhook"
 allow_private = true
 attempt_timeout = "10s"
-retry = { attempts = 100, delays = ["200ms"] }
+breaker = { failures = 0, percent = 0 }
+retry = { attempts = 1000, delays = ["200ms"] }
 [channels.strict]
 kind = "webhook"
 allow_private = true
