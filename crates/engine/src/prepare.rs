@@ -2,7 +2,9 @@
 //! see it at all: a campaign's message to somebody who is on the suppression list by now ends here.
 
 use std::collections::HashMap;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::available_parallelism;
 
 use pombo_kernel::attachment::{self, Digest};
 use pombo_kernel::content;
@@ -14,12 +16,13 @@ use pombo_kernel::setup::EVENTS;
 use pombo_kernel::signature::SigningKey;
 use pombo_kernel::subscription::Subscription;
 use pombo_kernel::suppression::Reason;
-use pombo_kernel::template::Compiled;
+use pombo_kernel::template::{Compiled, RenderError};
 use pombo_kernel::time::Time;
 use pombo_store::shelf::Shelf;
 use pombo_store::{Store, StoreError, suppression};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::spawn_blocking;
 
 /// Versions that are kept ready; when there are more, all are read anew.
 const KEPT: usize = 1_024;
@@ -31,6 +34,8 @@ const ROOM_KIB: u32 = 64 * 1024;
 pub(crate) struct Bench {
     templates: Mutex<HashMap<Edition, Arc<Compiled>>>,
     room: Semaphore,
+    /// Templates that may be rendered at once, of those that may take long: half of the cores have something else to do.
+    presses: Arc<Semaphore>,
 }
 
 /// One version of one template. It never changes, so that what was read once can be kept.
@@ -38,7 +43,12 @@ type Edition = (Tenant, TemplateName, u32);
 
 impl Default for Bench {
     fn default() -> Bench {
-        Bench { templates: Mutex::default(), room: Semaphore::new(ROOM_KIB as usize) }
+        let presses = available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
+        Bench {
+            templates: Mutex::default(),
+            room: Semaphore::new(ROOM_KIB as usize),
+            presses: Arc::new(Semaphore::new(presses)),
+        }
     }
 }
 
@@ -161,17 +171,38 @@ impl Bench {
                 compiled
             }
         };
-        let payload = match &message.body.payload {
-            Some(payload) => serde_json::from_str(payload.text()).unwrap_or_default(),
-            None => Value::Object(serde_json::Map::new()),
-        };
-        let content = compiled.render(kind, &payload).map_err(|error| failed(error.to_string()))?;
+        let payload = message.body.payload.as_ref().map_or("{}", Json::text);
+        let filled = self.fill(compiled, kind, payload).await?;
+        let content = filled.map_err(|error| failed(error.to_string()))?;
         content::check(kind, &message.body.to, &content).map_err(|problems| {
             let listed: Vec<String> =
                 problems.iter().map(|it| format!("{} {}", it.field, it.reason)).collect();
             fault(FaultKind::BadContent, format!("{named}: {}", listed.join("; ")))
         })?;
         Ok(content)
+    }
+
+    /// Renders where it holds up nobody else: what may take long, apart from everything and few at a time.
+    async fn fill(
+        &self,
+        compiled: Arc<Compiled>,
+        kind: ChannelKind,
+        payload: &str,
+    ) -> Result<Result<Value, RenderError>, StoreError> {
+        let values: Value = serde_json::from_str(payload).unwrap_or_default();
+        if compiled.is_brief(payload.len()) {
+            return Ok(compiled.render(kind, &values));
+        }
+        let press = Arc::clone(&self.presses).acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let rendering = spawn_blocking(move || {
+            let rendered = compiled.render(kind, &values);
+            drop(press);
+            rendered
+        });
+        rendering.await.map_err(|error| match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(_) => StoreError::Closed,
+        })
     }
 
     async fn put_back(

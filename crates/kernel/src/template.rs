@@ -30,6 +30,9 @@ pub const PAYLOAD_VALUES_MAX: usize = 5_000;
 pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 /// The longest part of a template, in bytes.
 pub const PART_BYTES_MAX: usize = 128 * 1024;
+/// Up to these sizes a template without a loop takes no time worth mentioning, whatever it looks through.
+const BRIEF_SOURCE_BYTES: usize = 16 * 1024;
+const BRIEF_PAYLOAD_BYTES: usize = 1024;
 /// How much of a template's own text an error repeats.
 const QUOTE_MAX: usize = 80;
 
@@ -160,6 +163,15 @@ impl Compiled {
 
     pub fn template(&self) -> &Template {
         &self.template
+    }
+
+    /// Whether it is rendered in no time with a payload of so many bytes. Anything else may take seconds in the hands of
+    /// somebody who means it: a step is counted as one, and may look through all of a list.
+    pub fn is_brief(&self, payload_bytes: usize) -> bool {
+        let sources = || Part::ALL.into_iter().filter_map(|part| self.template.part(part));
+        payload_bytes <= BRIEF_PAYLOAD_BYTES
+            && sources().map(str::len).sum::<usize>() <= BRIEF_SOURCE_BYTES
+            && !sources().any(|source| source.contains("for"))
     }
 
     /// The content for a channel of this kind, with the payload's names filled in.

@@ -92,6 +92,8 @@ struct Inner {
     complaints: proof::Complaints,
     /// Where simulations are computed.
     stage: stage::Stage,
+    /// Where templates are tried.
+    press: stage::Stage,
     remembered: foretold::Remembered,
     /// Who records requests, if anybody does.
     tracer: OnceLock<Arc<dyn Tracer>>,
@@ -165,7 +167,8 @@ impl Door {
             onlookers: seats::Seats::new(dash::live::ONLOOKERS),
             waiters: Semaphore::new(api::receipts::WAITERS),
             complaints: proof::Complaints::new(),
-            stage: stage::Stage::new(),
+            stage: stage::Stage::new("simulation"),
+            press: stage::Stage::new("template"),
             remembered: foretold::Remembered::default(),
             tracer: OnceLock::new(),
             meter: OnceLock::new(),

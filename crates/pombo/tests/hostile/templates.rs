@@ -12,7 +12,7 @@ use pombo_kernel::time::{Clock as _, Span};
 use serde_json::{Value, json};
 
 use crate::memory::peak_kb;
-use crate::place::binary;
+use crate::place::{Place, Server, binary};
 use crate::{ended, follow, place, send};
 
 const KEY: &str = "only-for-this-test";
@@ -71,8 +71,8 @@ fn is_plain(refusal: &Refusal) {
     assert!(format!("{refusal:?}").len() < 4_000, "it repeats too much: {refusal:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ SE-2, RELIABILITY 54
-async fn template_bombs_are_refused_or_die_small_and_soon_and_call_nobody() {
+/// A pretend Evolution, and a place whose only channel leads there.
+async fn evolution() -> (EvolutionSandbox, Place, Server) {
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let options = Options { api_key: Secret::new(KEY), ..Options::default() };
     let provider = EvolutionSandbox::start(anywhere, options).await.unwrap();
@@ -84,8 +84,40 @@ async fn template_bombs_are_refused_or_die_small_and_soon_and_call_nobody() {
     command.env("PROVIDER_KEY", KEY);
     let server = place.start_with(command, &place.data());
     place.ready().await;
+    (provider, place, server)
+}
+
+fn message(template: &str, n: usize, payload: Value) -> Value {
+    let to = format!("+55119{:08}", 88_770_100 + n);
+    json!({"channel": "whatsapp", "to": to, "template": template, "payload": payload})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ SE-2, RELIABILITY 54
+async fn templates_that_take_seconds_hold_up_nobody_else() {
+    let (_provider, place, server) = evolution().await;
     let client = place.client();
-    let message = |name: &str, n: usize, payload: Value| json!({"channel": "whatsapp", "to": format!("+55119{:08}", 88_770_100 + n), "template": name, "payload": payload});
+    put(&client, "plain", "Oi {{ name }}").await.unwrap();
+    put(&client, "long", ENDLESS[2]).await.unwrap();
+    let many: Vec<u32> = (0..1_200).collect();
+    let mut bombs = Vec::new();
+    for n in 0..4 {
+        bombs.push(send(&client, &message("long", n, json!({"many": many}))).await);
+    }
+    follow(&client, &bombs[0], |it| it["state"] != "pending").await;
+    let plain = send(&client, &message("plain", 5, json!({"name": "Ana"}))).await;
+    assert_eq!(follow(&client, &plain, ended).await["state"], "sent");
+    let last = client.get(&format!("/v1/messages/{}", bombs[3])).await.unwrap();
+    assert!(!ended(&last), "it came after all of them: {last}");
+    for bomb in &bombs {
+        assert_eq!(follow(&client, bomb, ended).await["last_error"]["category"], "template_error");
+    }
+    assert!(server.terminate().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ SE-2, RELIABILITY 54
+async fn template_bombs_are_refused_or_die_small_and_soon_and_call_nobody() {
+    let (provider, place, server) = evolution().await;
+    let client = place.client();
     put(&client, "plain", "Oi {{ name }} {{ n }}").await.unwrap();
     let mut numbers = 0..;
     let mut plain = async || {

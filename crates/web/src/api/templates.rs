@@ -193,7 +193,7 @@ pub(crate) async fn render(call: Call) -> Result<Response, Problem> {
         let (mail, compiled) = (draft.subject.is_some(), compiled(draft)?);
         let kind = kind.unwrap_or_else(|| likely(mail));
         let hint = "mend the words, or give what they need in `payload`";
-        let content = compiled.render(kind, &payload);
+        let content = door.0.press.play(move || compiled.render(kind, &payload)).await?;
         let content = content.map_err(|error| Problem::new(Code::TemplateError, error.to_string(), hint))?;
         return view::ok(&Rendered { name: &name, version: None, kind: kind.as_str(), content });
     }
@@ -206,7 +206,8 @@ pub(crate) async fn render(call: Call) -> Result<Response, Problem> {
     let compiled = Compiled::new(stored.template.clone())
         .map_err(|problems| failed(problems.first().map(ToString::to_string).unwrap_or_default()))?;
     let kind = kind.unwrap_or_else(|| likely(stored.template.subject.is_some()));
-    let content = compiled.render(kind, &payload).map_err(|error| failed(error.to_string()))?;
+    let content = door.0.press.play(move || compiled.render(kind, &payload)).await?;
+    let content = content.map_err(|error| failed(error.to_string()))?;
     let name = stored.name.as_str();
     view::ok(&Rendered { name, version: Some(stored.version), kind: kind.as_str(), content })
 }

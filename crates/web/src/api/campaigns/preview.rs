@@ -120,6 +120,11 @@ pub(super) async fn of(
         Some((begun, from)) if *from == now => begun.waiting(&outlook, now),
         _ => planned.waiting(&outlook, now),
     };
+    let samples = {
+        let (template, people) = (looked.template.clone(), std::mem::take(&mut looked.samples));
+        let campaign = campaign.clone();
+        door.0.press.play(move || samples(&template, kind, &campaign, &people, veil)).await?
+    };
     let roll = &campaign.roll;
     Ok(PreviewView {
         recipients: roll.recipients,
@@ -131,7 +136,7 @@ pub(super) async fn of(
         eta: begun.as_ref().and_then(|(begun, from)| begun.eta(&outlook, *from)),
         first_send_at: begun.and_then(|(begun, from)| begun.next_send(&outlook, from)),
         waiting,
-        samples: looked.samples(campaign, veil),
+        samples,
         variables: VariablesView { needed: looked.needed, given: looked.given, missing: looked.missing },
     })
 }
@@ -257,26 +262,6 @@ impl Looked {
         self.people = 0;
     }
 
-    /// What the first ones would get. To whom persons are hidden, it is made of what stands for them.
-    fn samples(&self, campaign: &Campaign, veil: Veil) -> Vec<SampleView> {
-        let sample = |recipient: &Recipient| {
-            let render = |payload: Option<&Json>| {
-                self.template.render(self.kind, &Value::Object(campaign.payload_for(payload)))
-            };
-            let (content, error) = match render(recipient.payload.as_ref()) {
-                Ok(content) if veil == Veil::Drawn => {
-                    let hidden = render(veil.document(recipient.payload.as_ref()).as_deref());
-                    // What stands for a number cannot be counted with.
-                    (Some(hidden.unwrap_or_else(|_| mask::shape(&content))), None)
-                }
-                Ok(content) => (Some(content), None),
-                Err(error) => (None, Some(veil.words(&error.to_string()).into_owned())),
-            };
-            SampleView { to: veil.recipient(Some(self.kind), &recipient.to).into_owned(), content, error }
-        };
-        self.samples.iter().map(sample).collect()
-    }
-
     fn at(&mut self, campaign: &Campaign, recipient: &Recipient) {
         self.people += 1;
         let payload = campaign.payload_for(recipient.payload.as_ref());
@@ -287,4 +272,29 @@ impl Looked {
         }
         self.given.extend(payload.into_iter().map(|(name, _)| name));
     }
+}
+
+/// What these would get. To whom persons are hidden, it is made of what stands for them.
+fn samples(
+    template: &Compiled,
+    kind: ChannelKind,
+    campaign: &Campaign,
+    people: &[Recipient],
+    veil: Veil,
+) -> Vec<SampleView> {
+    let sample = |recipient: &Recipient| {
+        let render =
+            |payload: Option<&Json>| template.render(kind, &Value::Object(campaign.payload_for(payload)));
+        let (content, error) = match render(recipient.payload.as_ref()) {
+            Ok(content) if veil == Veil::Drawn => {
+                let hidden = render(veil.document(recipient.payload.as_ref()).as_deref());
+                // What stands for a number cannot be counted with.
+                (Some(hidden.unwrap_or_else(|_| mask::shape(&content))), None)
+            }
+            Ok(content) => (Some(content), None),
+            Err(error) => (None, Some(veil.words(&error.to_string()).into_owned())),
+        };
+        SampleView { to: veil.recipient(Some(kind), &recipient.to).into_owned(), content, error }
+    };
+    people.iter().map(sample).collect()
 }
