@@ -35,7 +35,8 @@ async fn nothing_is_lost_and_little_is_repeated_when_the_process_is_killed_thirt
     let mut server = place.start();
     for _ in 0..kills {
         place.ready().await;
-        tokio::time::sleep(Duration::from_millis(20 + dice.below(250))).await;
+        told.at_least(told.count() + 16).await;
+        tokio::time::sleep(Duration::from_millis(dice.below(250))).await;
         server.kill();
         let (before, started) = (sink.stats(), clock.now());
         server = place.start();
@@ -71,16 +72,11 @@ async fn a_polite_stop_finishes_what_is_under_way_and_repeats_nothing() {
     let server = place.start();
     place.ready().await;
     let client = place.client();
-    let mut told = Vec::new();
-    for n in 0..60 {
-        let body = json!({"channel": "crm", "to": sink.url("/slow?ms=100"), "content": {"body": n}});
-        told.push(
-            client.post("/v1/messages", Payload::json(&body)).await.unwrap()["id"]
-                .as_str()
-                .unwrap()
-                .to_owned(),
-        );
-    }
+    // Several times as many as there are slots, so that most of them wait when the first have been answered.
+    let message = json!({"channel": "crm", "to": sink.url("/slow?ms=500"), "content": {"body": "oi"}});
+    let taken = client.post("/v1/messages/batch", Payload::json(&json!(vec![message; 60]))).await.unwrap();
+    let ids = taken["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned());
+    let told: Vec<String> = ids.collect();
     assert!(server.terminate().await.success());
     let record = read_store(&place.data(), &told);
     assert!(record.takeovers.is_empty());

@@ -54,7 +54,8 @@ async fn a_power_cut_loses_nothing_that_was_acknowledged() {
         // The first cut comes with the first acknowledgement: the folder itself has to be on disk by then.
         told.at_least(told.count() + 1).await;
         if cut > 0 {
-            tokio::time::sleep(Duration::from_millis(50 + dice.below(600))).await;
+            told.at_least(told.count() + 50).await;
+            tokio::time::sleep(Duration::from_millis(dice.below(600))).await;
         }
         disk.cut(&[server.pid()]);
         server.kill();

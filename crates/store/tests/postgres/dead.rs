@@ -1,7 +1,6 @@
 //! Several operators, on several nodes, about the same dead letters at once.
 
 use std::collections::BTreeMap;
-use std::thread;
 
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, Body, FailureReason, StateName};
@@ -12,7 +11,7 @@ use pombo_store::dead::{Act, Edit, Edited, Hastened, Ruled, Ruling};
 use pombo_store::{Cancelled, Counted, Filter, Settled};
 use pombo_testbed::Database;
 
-use crate::node::Node;
+use crate::node::{Node, together};
 use crate::world::*;
 
 fn dead(node: &mut Node, count: usize) -> Vec<MessageId> {
@@ -34,15 +33,6 @@ fn rule(node: &mut Node, act: Act, ids: &[MessageId]) -> Vec<Ruled> {
         with: None,
     };
     node.group(|core, now| core.rule(&ruling, now)).unwrap()
-}
-
-fn together<T: Send>(nodes: &mut [Node], work: impl Fn(usize, &mut Node) -> T + Sync) -> Vec<T> {
-    thread::scope(|scope| {
-        let work = &work;
-        let start = |(n, node)| scope.spawn(move || work(n, node));
-        let threads: Vec<_> = nodes.iter_mut().enumerate().map(start).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
 }
 
 fn on(database: &Database, count: i64) -> Vec<Node> {

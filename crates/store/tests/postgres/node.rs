@@ -1,6 +1,8 @@
 //! One of several processes on one database, as far as a core goes.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::thread;
 
 use pombo_kernel::block::Block;
 use pombo_kernel::dice::Dice;
@@ -21,6 +23,43 @@ pub(crate) struct Node {
     id: NodeId,
     commits: u64,
     looks: i64,
+    /// Whether one of those who race with it fell.
+    fell: Arc<AtomicBool>,
+}
+
+/// Lets the nodes do that at the same moment, each on a thread of its own. If one falls the others do too, instead of
+/// waiting for it for ever.
+///
+/// One race at a time: a machine with two cores has room for no more, and whoever waits too long is taken for dead.
+pub(crate) fn together<T: Send>(nodes: &mut [Node], work: impl Fn(usize, &mut Node) -> T + Sync) -> Vec<T> {
+    static RACE: Mutex<()> = Mutex::new(());
+    let _alone = RACE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (fell, all_there) = (Arc::new(AtomicBool::new(false)), Barrier::new(nodes.len()));
+    thread::scope(|scope| {
+        let (work, all_there) = (&work, &all_there);
+        let mut threads = Vec::new();
+        for (n, node) in nodes.iter_mut().enumerate() {
+            node.fell = Arc::clone(&fell);
+            let falls = Falls(Arc::clone(&fell));
+            threads.push(scope.spawn(move || {
+                let _falls = falls;
+                all_there.wait();
+                work(n, node)
+            }));
+        }
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// Tells the others of a panic.
+struct Falls(Arc<AtomicBool>);
+
+impl Drop for Falls {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
 }
 
 impl Node {
@@ -33,7 +72,7 @@ impl Node {
     }
 
     pub(crate) fn with(core: Postgres, id: i64) -> Node {
-        Node { core, now: START, id: NodeId(id), commits: 0, looks: 0 }
+        Node { core, now: START, id: NodeId(id), commits: 0, looks: 0, fell: Arc::default() }
     }
 
     /// Work and its commit, begun anew as often as it meets another, as the shell does.
@@ -42,6 +81,7 @@ impl Node {
         mut work: impl FnMut(&mut Postgres, Time) -> Result<T, StoreError>,
     ) -> T {
         for _ in 0..100 {
+            assert!(!self.fell.load(Ordering::SeqCst), "another node fell");
             self.commits += 1;
             let mut entropy = [0; 32];
             entropy[..8].copy_from_slice(&self.commits.to_le_bytes());

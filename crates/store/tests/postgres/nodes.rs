@@ -17,7 +17,7 @@ use pombo_store::core::{Core, Reading};
 use pombo_store::memory::Memory;
 use pombo_store::{Ask, Cancelled, Claimed, Conflict, Counted, Filter, NodeId, Rates, Repeat, Settled};
 
-use crate::node::Node;
+use crate::node::{self, Node};
 use crate::world::*;
 
 /// More turns than any of these tests needs; one that needs more has gone astray.
@@ -27,15 +27,10 @@ pub(crate) fn ids(taken: &[Claimed]) -> Vec<MessageId> {
     taken.iter().map(|claimed| claimed.message.id).collect()
 }
 
-/// Lets the nodes do that at the same time, each on a thread of its own. None leaves before all are done, since
-/// the claims of one that leaves are taken over.
+/// Lets the nodes do that at the same time. None leaves before all are done, since the claims of one that leaves are
+/// taken over.
 pub(crate) fn together<T: Send>(mut nodes: Vec<Node>, work: impl Fn(usize, &mut Node) -> T + Sync) -> Vec<T> {
-    thread::scope(|scope| {
-        let work = &work;
-        let start = |(n, node)| scope.spawn(move || work(n, node));
-        let threads: Vec<_> = nodes.iter_mut().enumerate().map(start).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
+    node::together(&mut nodes, work)
 }
 
 /// The audit is whole, and tells of every message one story, without gaps and with one end.

@@ -1,8 +1,5 @@
 //! Several nodes at the same documents: each change is made once, by one of them.
 
-use std::sync::Barrier;
-use std::thread;
-
 use pombo_kernel::message::Actor;
 use pombo_kernel::name::Tenant;
 use pombo_store::audit::Event;
@@ -10,7 +7,7 @@ use pombo_store::core::{Core, Reading};
 use pombo_store::shelf::{Expect, Leaf, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::transition;
 
-use crate::node::Node;
+use crate::node::{Node, together};
 use crate::world::{START, migrated};
 
 fn wish(id: &str, expect: Expect, body: Option<String>) -> Shelve {
@@ -32,22 +29,6 @@ fn shelve(node: &mut Node, wishes: &[Shelve]) -> Vec<Shelved> {
 
 fn is_done(answer: &Shelved) -> bool {
     matches!(answer, Shelved::Done { .. })
-}
-
-/// Lets so many nodes do that at the same moment.
-fn together<T: Send>(nodes: &mut [Node], work: impl Fn(usize, &mut Node) -> T + Sync) -> Vec<T> {
-    let barrier = Barrier::new(nodes.len());
-    thread::scope(|scope| {
-        let (work, barrier) = (&work, &barrier);
-        let start = |(n, node)| {
-            scope.spawn(move || {
-                barrier.wait();
-                work(n, node)
-            })
-        };
-        let threads: Vec<_> = nodes.iter_mut().enumerate().map(start).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
 }
 
 fn body(node: &Node, id: &str) -> Option<String> {
