@@ -1,9 +1,10 @@
 //! A Postfix of a test's own: its configuration, queue and log in a folder that goes away with it.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -104,6 +105,13 @@ alias_database =
 impl Drop for Postfix {
     fn drop(&mut self) {
         self.tell("abort");
+        // Its children listen for a moment longer.
+        for _ in 0..6_000 {
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
