@@ -87,7 +87,7 @@ async fn evolution() -> (EvolutionSandbox, Place, Server) {
     (provider, place, server)
 }
 
-fn message(template: &str, n: usize, payload: Value) -> Value {
+fn message(template: &str, n: usize, payload: &Value) -> Value {
     let to = format!("+55119{:08}", 88_770_100 + n);
     json!({"channel": "whatsapp", "to": to, "template": template, "payload": payload})
 }
@@ -101,10 +101,10 @@ async fn templates_that_take_seconds_hold_up_nobody_else() {
     let many: Vec<u32> = (0..1_200).collect();
     let mut bombs = Vec::new();
     for n in 0..4 {
-        bombs.push(send(&client, &message("long", n, json!({"many": many}))).await);
+        bombs.push(send(&client, &message("long", n, &json!({"many": many}))).await);
     }
     follow(&client, &bombs[0], |it| it["state"] != "pending").await;
-    let plain = send(&client, &message("plain", 5, json!({"name": "Ana"}))).await;
+    let plain = send(&client, &message("plain", 5, &json!({"name": "Ana"}))).await;
     assert_eq!(follow(&client, &plain, ended).await["state"], "sent");
     let last = client.get(&format!("/v1/messages/{}", bombs[3])).await.unwrap();
     assert!(!ended(&last), "it came after all of them: {last}");
@@ -122,7 +122,7 @@ async fn template_bombs_are_refused_or_die_small_and_soon_and_call_nobody() {
     let mut numbers = 0..;
     let mut plain = async || {
         let n = numbers.next().unwrap();
-        send(&client, &message("plain", n, json!({"name": "Ana", "n": n}))).await
+        send(&client, &message("plain", n, &json!({"name": "Ana", "n": n}))).await
     };
     let first = plain().await;
     follow(&client, &first, ended).await;
@@ -144,16 +144,16 @@ async fn template_bombs_are_refused_or_die_small_and_soon_and_call_nobody() {
         is_plain(&render);
         assert_eq!(render.code, "TEMPLATE_ERROR", "{render:?}");
         for copy in 0..COPIES {
-            bombs.push(send(&client, &message(&name, copy, payload.clone())).await);
+            bombs.push(send(&client, &message(&name, copy, &payload)).await);
             ordinary.push(plain().await);
         }
     }
     // A payload of very many values is a bomb as well; one that is larger than a message may be never comes in.
-    bombs.push(send(&client, &message("plain", 1, json!({"name": vec![0; 6_000], "n": 1}))).await);
+    bombs.push(send(&client, &message("plain", 1, &json!({"name": vec![0; 6_000], "n": 1}))).await);
     let deep = (0..120).fold(json!(1), |deep, _| json!([deep]));
-    bombs.push(send(&client, &message("plain", 1, json!({"name": deep, "n": 1}))).await);
+    bombs.push(send(&client, &message("plain", 1, &json!({"name": deep, "n": 1}))).await);
     for length in [300_000, 20_000_000] {
-        let huge = message("plain", 1, json!({"name": "x".repeat(length), "n": 1}));
+        let huge = message("plain", 1, &json!({"name": "x".repeat(length), "n": 1}));
         is_plain(&refusal(client.post("/v1/messages", Payload::json(&huge)).await));
     }
 
