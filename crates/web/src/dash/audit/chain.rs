@@ -11,8 +11,8 @@ use crate::problem::Problem;
 
 /// Anchors that are listed.
 const LISTED: usize = 10;
-/// Pieces of the chain that are looked at for one page.
-const PIECES: usize = 20;
+/// Pieces of the chain that are looked at for one page, which is to be there within a tenth of a second.
+const PIECES: usize = 4;
 
 #[derive(Deserialize)]
 struct Anchors {
