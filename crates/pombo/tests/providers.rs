@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pombo::client::{Client, Payload};
+use pombo::client::Payload;
 use pombo::clock::SystemClock;
 use pombo_channels::sandbox::evolution::{self, EvolutionSandbox, Hook, State};
 use pombo_channels::sandbox::resend::{self, ResendSandbox};
@@ -20,7 +20,7 @@ use pombo_kernel::secret::Secret;
 use pombo_kernel::time::Clock as _;
 use serde_json::{Value, json};
 
-use place::{Place, Server, binary};
+use place::{Place, Server, binary, ended, follow, send};
 
 const ANYWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const EVOLUTION_KEY: &str = "canary-evolution-key-8841";
@@ -153,27 +153,6 @@ fn serve(place: &Place, config: &str) -> Server {
         .env("TISS_PASSWORD", TISS_PASSWORD)
         .env("POMBO_LOG", "debug");
     place.start_with(command, &place.data())
-}
-
-async fn send(client: &Client, message: &Value) -> String {
-    let answer = client.post("/v1/messages", Payload::json(message)).await.unwrap();
-    answer["id"].as_str().unwrap().to_owned()
-}
-
-/// Looks at the message until it is as wanted.
-async fn follow(client: &Client, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    for _ in 0..1_500 {
-        let message = client.get(&format!("/v1/messages/{id}")).await.unwrap();
-        if wanted(&message) {
-            return message;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("it never came to that: {}", client.get(&format!("/v1/messages/{id}")).await.unwrap());
-}
-
-fn ended(message: &Value) -> bool {
-    matches!(message["state"].as_str(), Some("sent" | "failed"))
 }
 
 fn lot(number: &str) -> String {

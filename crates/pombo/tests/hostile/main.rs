@@ -12,12 +12,10 @@ mod poison;
 mod provider;
 mod templates;
 
-use std::time::Duration;
-
-use pombo::client::{Client, Payload};
+use pombo::client::Client;
 use serde_json::{Value, json};
 
-use place::Place;
+use place::{Place, ended, follow, send};
 
 /// A place with that configuration.
 fn place(config: &str) -> Place {
@@ -26,30 +24,9 @@ fn place(config: &str) -> Place {
     place
 }
 
-async fn send(client: &Client, message: &Value) -> String {
-    let answer = client.post("/v1/messages", Payload::json(message)).await.unwrap();
-    answer["id"].as_str().unwrap().to_owned()
-}
-
 /// A message through the channel `crm`.
 async fn send_to(client: &Client, url: &str) -> String {
     send(client, &json!({"channel": "crm", "to": url, "content": {"body": "oi"}})).await
-}
-
-/// Looks at the message until it is as wanted.
-async fn follow(client: &Client, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    for _ in 0..3_000 {
-        let message = client.get(&format!("/v1/messages/{id}")).await.unwrap();
-        if wanted(&message) {
-            return message;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("it never came to that: {}", client.get(&format!("/v1/messages/{id}")).await.unwrap());
-}
-
-fn ended(message: &Value) -> bool {
-    matches!(message["state"].as_str(), Some("sent" | "failed"))
 }
 
 fn sent(message: &Value) -> bool {

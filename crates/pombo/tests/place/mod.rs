@@ -25,7 +25,7 @@ use pombo_store::audit::Event;
 use pombo_store::core::{Core, Reading};
 use pombo_store::postgres::{Postgres, Sealing, Target};
 use pombo_store::sqlite::Sqlite;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
 pub(crate) mod clients;
@@ -460,6 +460,28 @@ async fn all_handed_in(
     }
     drained(&place.client(), ids.len()).await;
     ids
+}
+
+/// Hands a message in; its id.
+pub(crate) async fn send(client: &Client, message: &Value) -> String {
+    let answer = client.post("/v1/messages", Payload::json(message)).await.unwrap();
+    answer["id"].as_str().unwrap().to_owned()
+}
+
+/// Looks at the message until it is as wanted.
+pub(crate) async fn follow(client: &Client, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    for _ in 0..3_000 {
+        let message = client.get(&format!("/v1/messages/{id}")).await.unwrap();
+        if wanted(&message) {
+            return message;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it never came to that: {}", client.get(&format!("/v1/messages/{id}")).await.unwrap());
+}
+
+pub(crate) fn ended(message: &Value) -> bool {
+    matches!(message["state"].as_str(), Some("sent" | "failed"))
 }
 
 /// Waits until nothing waits any more, as long as there are fewer every now and then. Whether that is everything that was
