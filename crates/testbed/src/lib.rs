@@ -73,9 +73,7 @@ impl Cluster {
 
     /// A new cluster with flushing off, in memory where that can be had.
     pub fn in_memory() -> Cluster {
-        let shm = Path::new("/dev/shm");
-        let parent = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
-        Cluster::make(&parent, &format!("{SETTINGS}{IN_MEMORY}"))
+        Cluster::make(&programs::memory(), &format!("{SETTINGS}{IN_MEMORY}"))
     }
 
     /// A new cluster for one test alone, which may restart or kill it. As durable as PostgreSQL is by default.

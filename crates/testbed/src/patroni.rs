@@ -59,7 +59,8 @@ impl Patroni {
     ///
     /// Before that, a commit waits for nobody, and a member that does not have it may be promoted.
     pub fn start() -> Patroni {
-        let folder = tempfile::Builder::new().prefix("pombo-patroni-").tempdir();
+        // In memory: its locks are short, and a slow disk would cost a primary that nobody has killed.
+        let folder = tempfile::Builder::new().prefix("pombo-patroni-").tempdir_in(programs::memory());
         let folder = folder.unwrap_or_else(|error| panic!("error: no temporary folder: {error}"));
         programs::hand_over(folder.path());
         let ports = free_ports(2 + 2 * MEMBERS);

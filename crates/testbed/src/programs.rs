@@ -106,3 +106,9 @@ pub(crate) fn is_gone(process: &str) -> bool {
     let state = status.lines().find_map(|line| line.strip_prefix("State:"));
     state.is_none_or(|state| state.trim_start().starts_with(['Z', 'X']))
 }
+
+/// A folder in memory where there is one, else that of temporary files.
+pub(crate) fn memory() -> PathBuf {
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() }
+}
