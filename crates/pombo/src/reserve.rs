@@ -13,7 +13,7 @@ use tracing::debug;
 use crate::meter::Disk;
 
 /// The file's name in the folder of a store.
-pub(crate) const NAME: &str = "pombo.reserve";
+const NAME: &str = "pombo.reserve";
 /// As much as a full log needs to be carried over, and as much again.
 const BYTES: u64 = 32 * 1024 * 1024;
 /// It is not taken from a disk that has less than so many times as much.

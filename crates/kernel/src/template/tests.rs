@@ -20,6 +20,17 @@ fn refused(source: &str) -> Problem {
 }
 
 #[test]
+fn only_small_templates_without_loops_are_sure_to_be_rendered_in_no_time() {
+    let brief = |source: &str, bytes| Compiled::new(text(source)).unwrap().is_brief(bytes);
+    assert!(brief("Olá, {{ nome }}!", 1_024));
+    assert!(!brief("Olá, {{ nome }}!", 1_025));
+    assert!(!brief("{%- for a in b %}{% endfor %}", 2));
+    assert!(!brief(&"x".repeat(16 * 1024 + 1), 2));
+    let halves = Template { subject: Some("x".repeat(9_000)), ..text(&"x".repeat(9_000)) };
+    assert!(!Compiled::new(halves).unwrap().is_brief(2), "all parts count");
+}
+
+#[test]
 fn a_template_is_filled_with_the_payload() {
     let payload =
         json!({"user_data": {"full_name": "Ana"}, "items": [{"name": "um"}, {"name": "dois"}], "n": 2});
