@@ -115,6 +115,7 @@ impl Engine {
             beat_again: Arc::default(),
             meter: meter.clone(),
             trail: tracer.map(Trail),
+            books: tokio::sync::RwLock::default(),
         });
         let core = Core::new(node, setup, lanes);
         tokio::spawn(run(core, hands, inbox, dice, tell_stopped));
@@ -145,8 +146,8 @@ impl Engine {
 
     /// Takes no more work, waits up to `grace` for what is under way, and records the rest as in doubt.
     ///
-    /// Comes back when everything is recorded, or soon after the grace if the store cannot record it: then the claim
-    /// journal still tells what is in doubt.
+    /// Comes back when everything is recorded, counted, traced and logged, or soon after the grace if the store cannot
+    /// record it: then the claim journal still tells what is in doubt.
     pub async fn stop(&self, grace: Duration) {
         let _ = self.events.send(Event::Stop);
         let mut stopped = self.stopped.clone();
@@ -204,6 +205,7 @@ async fn run(
                 match effect {
                     Effect::Settle(some) => ended.extend(some),
                     Effect::Stopped => {
+                        drop(hands.books.write().await);
                         stopped.send_replace(true);
                         return;
                     }
@@ -230,6 +232,8 @@ struct Hands {
     beat_again: Arc<Notify>,
     meter: Meter,
     trail: Option<Trail>,
+    /// Read by whoever counts, traces and logs results that the core knows already; whoever stops waits for them.
+    books: tokio::sync::RwLock<()>,
 }
 
 /// Why nothing was sent.
@@ -393,6 +397,8 @@ impl Hands {
             let written = hands.persist(|| hands.store.turn_over(settlements.clone(), asks.clone())).await;
             let Some(TurnedOver { settled, claimed }) = written else { return };
             let keys = settlements.iter().map(|settlement| settlement.key).collect();
+            // The slots are free before the books are kept, but nobody stops in between.
+            let _open = hands.books.read().await;
             hands.tell(Event::TurnedOver { keys, claimed, term });
             for ((settlement, about), settled) in settlements.iter().zip(&about).zip(settled) {
                 if settled == Settled::Done {
@@ -508,6 +514,7 @@ mod tests {
             beat_again: Arc::default(),
             meter: Meter::default(),
             trail: None,
+            books: tokio::sync::RwLock::default(),
         };
         let (claimed, term, wait) = (claimed(start), lease.term(), Duration::from_secs(5));
         let sent = hands.send(&claimed, term, ChannelKind::Webhook, wait).await;

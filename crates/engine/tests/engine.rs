@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use pombo_channels::{BoxFuture, Channel, Envelope, Health};
-use pombo_engine::{Engine, Meter, decide};
+use pombo_engine::{Engine, Instruments, Meter, decide};
 use pombo_kernel::block::BlockKind;
 use pombo_kernel::breaker;
 use pombo_kernel::classify::Rules;
@@ -25,6 +25,7 @@ use pombo_kernel::policy::{Policy, Profile};
 use pombo_kernel::reply::{Fault, FaultKind, Receipt, Refusal, Reply};
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, Setup};
 use pombo_kernel::time::{Clock, Span, Time};
+use pombo_kernel::trace::{self, Moment, Share, Tracer};
 use pombo_store::shell::Shell;
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{NodeId, Store, Story};
@@ -437,6 +438,59 @@ async fn another_engine_takes_over_what_a_dead_one_left_and_charges_one_attempt(
     world.pass(Span::from_secs(1)).await;
     assert_eq!(world.until(id, |_| true).await.attempts.len(), 2);
     assert_eq!(world.store.verify().await.unwrap().broken, None);
+}
+
+/// Takes its time over the last span of an attempt: until somebody says that the engine has stopped, or gives up.
+#[derive(Debug)]
+struct Slow {
+    stopped: Mutex<mpsc::Receiver<()>>,
+    asked: Semaphore,
+    overtaken: Mutex<Vec<bool>>,
+}
+
+impl Tracer for Slow {
+    fn now(&self) -> Moment {
+        Moment(0)
+    }
+    fn chance(&self) -> u64 {
+        1
+    }
+    fn share(&self) -> Share {
+        Share(1.0)
+    }
+    fn record(&self, span: trace::Span) {
+        if span.name == "attempt" {
+            self.asked.add_permits(2);
+            let stopped = self.stopped.lock().unwrap().recv_timeout(Duration::from_millis(500));
+            self.overtaken.lock().unwrap().push(stopped.is_ok());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)] // RELIABILITY: graceful shutdown
+async fn what_was_settled_is_counted_traced_and_logged_before_the_engine_has_stopped() {
+    let world = World::new(vec![], 0, OnUnknownOutcome::Resend).await;
+    world.engine.stop(Duration::from_secs(20)).await;
+    let (tell, stopped) = mpsc::channel();
+    let slow = Arc::new(Slow {
+        stopped: Mutex::new(stopped),
+        asked: Semaphore::new(0),
+        overtaken: Mutex::default(),
+    });
+    let channels = BTreeMap::from([("crm".parse().unwrap(), world.channel.clone() as Arc<dyn Channel>)]);
+    let instruments = Instruments { tracer: Some(slow.clone()), ..Instruments::default() };
+    let (store, setup, clock) = (world.store.clone(), world.setup.clone(), world.clock.clone());
+    let engine = Engine::start(store, setup, channels, clock, 2, &[], instruments);
+    // Whoever is woken last stays with the thread that is slow. That is to be somebody else than the engine.
+    let (woken, asked) = (slow.clone(), slow.clone());
+    tokio::spawn(async move { woken.asked.acquire().await.unwrap().forget() });
+    world.channel.permits.add_permits(PLENTY);
+    let id = world.accept(None).await;
+    tokio::time::timeout(Duration::from_secs(20), asked.asked.acquire()).await.unwrap().unwrap().forget();
+    engine.stop(Duration::from_secs(20)).await;
+    let _ = tell.send(());
+    assert_eq!(world.until(id, |_| true).await.state.name(), StateName::Sent);
+    assert_eq!(*slow.overtaken.lock().unwrap(), [false]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // RELIABILITY: graceful shutdown
