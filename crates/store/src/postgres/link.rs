@@ -127,6 +127,12 @@ impl Kind {
         }
     }
 
+    /// Whether what callers are told comes by a session of this kind. A standby has only the past to tell: an address
+    /// may lead to one for a moment, and a session stays where it is.
+    fn decides(self) -> bool {
+        matches!(self, Kind::Writer | Kind::Reader)
+    }
+
     /// Whether a session of this kind writes only between `begin` and COMMIT (see `alone`).
     ///
     /// Statements are sent without waiting for those before them. If a BEGIN were cancelled, what follows would
@@ -245,6 +251,7 @@ fn settings(kind: Kind, role: Option<&'static str>) -> Step {
     (SET, vec![names.into(), values.into()])
 }
 
+const STANDBY: &str = "this server is a standby, which takes no writes and may be behind";
 const POOLER: &str = "a pooler that does not keep the settings of a session stands between";
 
 /// Refuses a session that has not got its settings. It is shared, and ours would trouble others as theirs us.
@@ -265,7 +272,8 @@ impl Link {
             let (client, wire) = connect(target, kind).await?;
             tokio::spawn(wire);
             if !target.pooled() {
-                refuse_unnamed_pooler(&client).await?;
+                let refusal = timeout(target::CONNECT, refuse_unnamed_pooler(&client)).await;
+                refusal.map_err(|_| unanswered())??;
             }
             Ok::<_, StoreError>(client)
         })?;
@@ -281,10 +289,15 @@ impl Link {
             lost: AtomicBool::new(false),
             ahead: Mutex::default(),
         };
-        const HAS: &str = "SELECT FROM pg_catalog.pg_roles WHERE rolname = $1";
+        const FACTS: &str = "SELECT pg_catalog.pg_is_in_recovery(),
+            EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1)";
         if let Some(role) = kind.role() {
-            let has = !link.query(HAS, vec![role.into()])?.is_empty();
-            link.role = has.then_some(role);
+            let facts = link.query(FACTS, vec![role.into()])?;
+            let is = |nth: usize| facts.first().is_some_and(|row| row.get(nth));
+            if kind.decides() && is(0) {
+                return Err(StoreError::Unavailable(STANDBY.to_owned()));
+            }
+            link.role = is(1).then_some(role);
         }
         if !link.pooled {
             // What could not be an option of the start: it depends on what is there, or on being connected. A
@@ -503,10 +516,14 @@ impl Link {
             Ok(done) => done.map_err(|error| failure(&error)),
             Err(_) => {
                 self.lost.store(true, Ordering::Relaxed);
-                Err(StoreError::Unavailable("PostgreSQL did not answer in time".to_owned()))
+                Err(unanswered())
             }
         }
     }
+}
+
+fn unanswered() -> StoreError {
+    StoreError::Unavailable("PostgreSQL did not answer in time".to_owned())
 }
 
 fn place(sql: &'static str) -> (usize, usize) {

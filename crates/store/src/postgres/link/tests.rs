@@ -300,6 +300,39 @@ fn of_a_primary_and_its_standby_the_primary_is_found() {
     assert_eq!(target.hosts().next().unwrap().0, 1);
 }
 
+#[test] // fault 63
+fn nobody_writes_or_reads_by_a_session_with_a_standby() {
+    let primary = Cluster::own();
+    let standby = primary.standby();
+    let target = Target::parse(&format!("{}/postgres", standby.url())).unwrap();
+    for kind in [Kind::Writer, Kind::Reader] {
+        let refused = Link::open(&driver(), &target, kind).unwrap_err();
+        assert_eq!(refused, StoreError::Unavailable(STANDBY.to_owned()));
+    }
+    // Whoever only looks at the server may.
+    assert!(Link::open(&driver(), &target, Kind::Owner).is_ok());
+}
+
+#[test] // fault 49
+fn a_server_that_lets_us_in_and_then_says_nothing_is_not_waited_for() {
+    use std::io::{Read as _, Write as _};
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("postgres://a@{}/x", listener.local_addr().unwrap());
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let server = std::thread::spawn(move || {
+        let mut client = listener.accept().unwrap().0;
+        client.read_exact(&mut [0; 8]).unwrap();
+        // It asks for no password and is ready for a question.
+        client.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
+        let _ = ended.recv();
+    });
+    let silent = Link::open(&driver(), &Target::parse(&target).unwrap(), Kind::Writer).unwrap_err();
+    assert_eq!(silent, unanswered());
+    drop(end);
+    server.join().unwrap();
+}
+
 #[test]
 fn a_servers_certificate_is_verified_whenever_tls_is_used() {
     let cluster = Cluster::in_memory();
