@@ -204,6 +204,7 @@ impl<C: Core> Shell<C> {
             stopped: HashSet::new(),
             orphans: Vec::new(),
             failing: None,
+            setback: None,
             expected: 0,
             position: tell_position,
             broken: tell_broken,

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use pombo_kernel::block::{Block, BlockChange};
@@ -476,6 +477,32 @@ fn open_with(
     let core = Unsure { core: Sqlite::open(folder, Dice::seeded(7), &[7; 32]).unwrap(), next, anew };
     let store = Shell::start(core, clock.clone(), Box::new(|| [7; 32])).unwrap();
     (Arc::new(store), clock)
+}
+
+#[test] // fault 43
+fn a_store_that_fails_whenever_it_was_reopened_is_left_alone_for_longer_until_something_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (clock, next) = (Arc::new(TestClock(AtomicI64::new(START))), Arc::new(AtomicBool::new(false)));
+    let core = Sqlite::open(folder.path(), Dice::seeded(7), &[7; 32]).unwrap();
+    let core = Unsure { core, next: next.clone(), anew: Arc::default() };
+    let (store, mut writer) = Shell::with_writer(core, clock.clone(), Box::new(|| [7; 32])).unwrap();
+    let mut accept = |fails: bool| {
+        next.store(fails, Ordering::SeqCst);
+        let mut accepting = store.accept(vec![draft("default", None, 1)]);
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(accepting.as_mut().poll(context).is_pending());
+        assert!(writer.turn());
+        let Poll::Ready(answer) = accepting.as_mut().poll(context) else { panic!("nobody was told") };
+        assert_eq!(answer.is_err(), fails, "{answer:?}");
+        let nap = writer.nap();
+        clock.0.fetch_add(i64::try_from(nap.millis()).unwrap(), Ordering::SeqCst);
+        assert!(writer.turn());
+        assert_eq!(store.health(), Ok(()), "it can be reopened each time");
+        nap.millis()
+    };
+    assert_eq!([accept(true), accept(true), accept(true)], [250, 500, 1_000]);
+    accept(false);
+    assert_eq!(accept(true), 250);
 }
 
 #[tokio::test] // invariant 13

@@ -50,6 +50,8 @@ pub struct Writer<C> {
     pub(super) stopped: HashSet<NodeId>,
     pub(super) orphans: Vec<Orphan>,
     pub(super) failing: Option<Failing>,
+    /// How long the last failure was waited out, if nothing has been written since.
+    pub(super) setback: Option<Span>,
     /// Bytes of messages that may soon be there to write, if many producers were answered last time: as many as they
     /// had brought, and what others brought meanwhile.
     pub(super) expected: usize,
@@ -156,6 +158,13 @@ impl<C: Core> Group<C> {
 
     fn is_full(&self) -> bool {
         self.weight >= GROUP_BYTES || self.jobs >= GROUP_JOBS || self.closing.is_some()
+    }
+
+    /// Whether something is written for it, besides what nobody asked for.
+    fn wants_writing(&self) -> bool {
+        let results = !self.turns.is_empty() || !self.releases.callers.is_empty();
+        let taken = !self.claims.is_empty() || !self.takeovers.is_empty();
+        results || taken || !self.accepts.callers.is_empty() || !self.tasks.is_empty()
     }
 
     /// Does what callers want, as far as the core; nobody is told yet.
@@ -280,6 +289,9 @@ impl<C: Core> Writer<C> {
         self.expected = if group.accepts.callers.len() < CROWD { 0 } else { before };
         self.meter.bytes_waiting.set(i64::try_from(before.saturating_sub(group.weight)).unwrap_or(i64::MAX));
         if let Ok(Some(position)) = &result {
+            if group.wants_writing() {
+                self.setback = None;
+            }
             self.position.send_if_modified(|seen| std::mem::replace(seen, *position) != *position);
         }
         let told = result.map(drop);
@@ -491,10 +503,9 @@ impl<C: Core> Writer<C> {
             self.broken.send_replace(Some(reason.clone()));
         } else {
             warn!(%error, "the store cannot be written; sending pauses until it can");
-            let wait = self
-                .failing
-                .as_ref()
-                .map_or(FIRST_RETRY, |failing| failing.wait.doubled(1).min(SLOWEST_RETRY));
+            // That it could be reopened meanwhile says little if it then failed again.
+            let wait = self.setback.map_or(FIRST_RETRY, |wait| wait.doubled(1).min(SLOWEST_RETRY));
+            self.setback = Some(wait);
             self.failing = Some(Failing { retry_at: now + wait, wait });
         }
         drop(self.health.send_replace(Err(error)));

@@ -245,6 +245,64 @@ async fn a_group_that_ends_in_a_deadlock_is_done_again() {
     store.close().await.unwrap();
 }
 
+/// From now on, a commit of something audited fails to serialise while this holds of how many have come to that, `n`. The
+/// sequence counts what is rolled back as well.
+fn fail_while(database: &Database, holds: &str) {
+    database.ask(&format!(
+        "DROP TRIGGER IF EXISTS fails ON pombo.audit;
+         DROP SEQUENCE IF EXISTS public.commits;
+         CREATE SEQUENCE public.commits;
+         CREATE OR REPLACE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+         DECLARE n bigint := nextval('public.commits');
+         BEGIN
+           IF {holds} THEN RAISE serialization_failure; END IF;
+           RETURN NULL;
+         END $$;
+         CREATE CONSTRAINT TRIGGER fails AFTER INSERT ON pombo.audit DEFERRABLE INITIALLY DEFERRED
+         FOR EACH ROW EXECUTE FUNCTION public.fail()"
+    ));
+}
+
+fn commits(database: &Database) -> u64 {
+    database.ask("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM public.commits").parse().unwrap()
+}
+
+// fault 43
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_fails_to_serialise_is_tried_ten_times_and_then_told_as_unavailable() {
+    let database = spawn_blocking(migrated).await.unwrap();
+    let (store, _clock) = open(&database).await;
+    fail_while(&database, "n < 10");
+    let id = store.accept(vec![draft()]).await.unwrap()[0].as_ref().unwrap().id;
+    assert_eq!(commits(&database), 10, "nine in vain, and one");
+    assert_eq!(store.audit(0, 100).await.unwrap().len(), 1, "recorded once");
+    assert_eq!(store.health(), Ok(()));
+
+    fail_while(&database, "true");
+    let refused = timeout(PATIENCE, store.accept(vec![draft()])).await.unwrap();
+    assert!(matches!(&refused, Err(StoreError::Again(why)) if why.contains("40001")), "{refused:?}");
+    assert_eq!(commits(&database), 10, "not without end");
+    assert!(store.health().is_err());
+    until("it looks whether it can write", || store.health().is_ok()).await;
+    assert_eq!(commits(&database), 10, "what was refused is not tried again");
+
+    // It fails on whenever it is asked, and says so for longer and longer.
+    for _ in 0..4 {
+        let refused = timeout(PATIENCE, store.accept(vec![draft()])).await.unwrap();
+        assert!(refused.is_err(), "{refused:?}");
+        until("it looks whether it can write", || store.health().is_ok()).await;
+    }
+    assert_eq!(commits(&database), 50);
+    database.ask("DROP TRIGGER fails ON pombo.audit");
+    let next = store.accept(vec![draft()]).await.unwrap()[0].as_ref().unwrap().id;
+    assert_ne!(next, id);
+    let tallies = store.tallies().await.unwrap();
+    let accepted = tallies.iter().filter(|tally| tally.what == Counted::Accepted);
+    assert_eq!(accepted.map(|tally| tally.count).sum::<u64>(), 2, "what was refused was not stored");
+    assert_eq!(store.audit(0, 100).await.unwrap().len(), 2);
+    store.close().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_takes_what_another_only_looked_at_while_it_was_made() {
     let database = spawn_blocking(migrated).await.unwrap();
