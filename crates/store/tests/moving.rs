@@ -632,7 +632,7 @@ fn places_are_read_as_people_write_them() {
 fn an_old_store_is_migrated_before_it_is_copied() {
     let home = folder();
     let db = rusqlite::Connection::open(home.path().join("pombo.db")).unwrap();
-    db.execute_batch(include_str!("golden/schema-1.sql")).unwrap();
+    db.execute_batch(include_str!("golden/sqlite-1.sql")).unwrap();
     drop(db);
     let here = in_folder(home.path());
     assert_eq!(here.schema().unwrap(), Some(1));

@@ -2,11 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod golden;
+#[allow(dead_code, reason = "the suite of all stores uses the rest")]
+#[path = "conformance/world.rs"]
+mod world;
+
 use std::collections::BTreeMap;
 
-use pombo_kernel::attachment::Blob;
+use golden::told::ODD;
+use golden::{SQLITE, SQLITE_9_AT_FIRST, goes_on};
 use pombo_kernel::campaign::recipient::{Listed, Person};
-use pombo_kernel::delivery::Delivery;
 use pombo_kernel::dice::Dice;
 use pombo_kernel::id::MessageId;
 use pombo_kernel::message::{Actor, FailureReason, State, StateName};
@@ -20,20 +25,11 @@ use pombo_store::shelf::{Doc, Expect, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::sqlite::Sqlite;
 use pombo_store::{Ask, By, Counted, Filter, Measured, NodeId, StatsWanted};
 
-/// Written by schema 1: one message sent, one failed, one cancelled, one retrying, one waiting, one being sent when
-/// the process died, and two in an order.
-const SCHEMA_1: &str = include_str!("golden/schema-1.sql");
-
-/// Written by schema 3: messages in every state, of two tenants; a key, templates, an attachment, a report, blocks, and
-/// texts with everything in them.
-const SCHEMA_3: &str = include_str!("golden/schema-3.sql");
-/// As schema 4 had it: the same, with dead letters by cause, documents, an edited message and one in its second round.
-const SCHEMA_4: &str = include_str!("golden/schema-4.sql");
-/// What makes schema 5 of schema 4.
-const TO_SCHEMA_5: &str =
-    concat!(include_str!("../sql/sqlite/migrations/0005.sql"), "PRAGMA user_version = 5;");
-/// Such a text.
-const ODD: &str = "\0a\u{1}0'ç\u{1}";
+/// Of schema 1: one message sent, one failed, one cancelled, one retrying, one waiting, one being sent when the process
+/// died, and two in an order.
+const SCHEMA_1: &str = SQLITE[0].dump;
+const SCHEMA_3: &str = SQLITE[2].dump;
+const SCHEMA_4: &str = SQLITE[3].dump;
 
 fn opened(dump: &str, folder: &std::path::Path) -> Sqlite {
     let db = rusqlite::Connection::open(folder.join("pombo.db")).unwrap();
@@ -46,6 +42,35 @@ fn states(store: &Sqlite) -> Vec<(String, StateName)> {
     let mut reader = store.reader().unwrap();
     let page = reader.page(&Filter::default(), None, 100).unwrap();
     page.lines.iter().rev().map(|line| (line.message.body.to.clone(), line.state.name())).collect()
+}
+
+fn is_sound(folder: &std::path::Path) {
+    let home: Home = folder.to_str().unwrap().parse().unwrap();
+    assert_eq!(home.check(&mut |_| ()).unwrap().faults, []);
+}
+
+#[test] // RELIABILITY 57
+fn every_earlier_schema_has_a_golden_store() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Sqlite::open(folder.path(), Dice::seeded(1), &[9; 32]).unwrap());
+    let home: Home = folder.path().to_str().unwrap().parse().unwrap();
+    let earlier: Vec<u32> = (1..home.schema().unwrap().unwrap()).collect();
+    assert_eq!(SQLITE.map(|golden| golden.schema)[..], earlier);
+}
+
+#[test] // RELIABILITY 57
+fn a_store_of_every_earlier_schema_means_what_it_meant_and_goes_on() {
+    for golden in SQLITE.into_iter().chain([SQLITE_9_AT_FIRST]) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = opened(golden.dump, folder.path());
+        golden.is_told_by(&mut store);
+        drop(store);
+        is_sound(folder.path());
+        let mut store = Sqlite::open(folder.path(), Dice::seeded(2), &[9; 32]).unwrap();
+        goes_on(&mut store);
+        drop(store);
+        is_sound(folder.path());
+    }
 }
 
 #[test] // RELIABILITY 57
@@ -113,67 +138,9 @@ fn keys(store: &Sqlite) -> Vec<Doc> {
 }
 
 #[test] // fault 57
-fn a_store_of_schema_3_opens_with_everything_in_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = opened(SCHEMA_3, folder.path());
-    let acme: Tenant = "acme".parse().unwrap();
-    let counted =
-        [StateName::Sent, StateName::Failed, StateName::Cancelled, StateName::Pending, StateName::Sending]
-            .map(|state| {
-                let filter = Filter { state: Some(state), ..Filter::default() };
-                store.reader().unwrap().page(&filter, None, 100).unwrap().lines.len()
-            });
-    assert_eq!(counted, [1, 1, 1, 8, 2]);
-    let mut reader = store.reader().unwrap();
-    let mut listed = |filter: Filter| reader.page(&filter, None, 100).unwrap().lines;
-    let odd = listed(Filter { tenant: acme, recipient: Some(ODD.into()), ..Filter::default() });
-    assert_eq!(
-        odd.iter().map(|line| line.message.body.reference.as_deref()).collect::<Vec<_>>(),
-        [Some(ODD)]
-    );
-    let delivered = listed(Filter { delivery: Some(Delivery::Delivered), ..Filter::default() });
-    let word = delivered[0].delivery.as_ref().unwrap();
-    assert_eq!((delivered.len(), word.detail.as_deref()), (1, Some(ODD)));
-    let versions =
-        reader.template_versions(&Tenant::default(), &"welcome".parse().unwrap(), None, 9).unwrap();
-    let texts: Vec<_> =
-        versions.iter().map(|version| (version.version, version.template.text.as_deref())).collect();
-    assert_eq!(texts, [(2, Some("two")), (1, Some("one"))]);
-    assert_eq!(reader.blob(Blob::of(vec![7u8; 100]).digest).unwrap().map(|bytes| bytes.len()), Some(100));
-    assert_eq!(reader.blocks().unwrap().len(), 2);
-    assert_eq!(reader.tallies().unwrap().len(), 9);
-    let verified = reader.verify().unwrap();
-    assert_eq!((verified.broken, verified.records), (None, 33));
-    // And goes on: what was being sent is taken over, what is due is claimed.
-    let later = Time::from_millis(1_800_000_000_000 + 3_600_000);
-    assert_eq!(store.take_over(NodeId(5), 10, later).unwrap().len(), 2);
-    assert_eq!(store.expire(10, later).unwrap(), 1);
-    let ask = Ask { node: NodeId(5), lane: "default".parse().unwrap(), max: 10, rates: Default::default() };
-    assert_eq!(store.claim(&ask, later).unwrap().len(), 5);
-    store.commit(later, &[3; 32]).unwrap();
-    drop(store);
-    let home: Home = folder.path().to_str().unwrap().parse().unwrap();
-    assert_eq!(home.check(&mut |_| ()).unwrap().faults, []);
-}
-
-#[test] // fault 57
-fn a_store_of_schema_4_opens_with_everything_in_it_and_takes_campaigns() {
+fn a_store_of_schema_4_takes_campaigns() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = opened(SCHEMA_4, folder.path());
-    let mut reader = store.reader().unwrap();
-    let mut counted = |state| {
-        reader.page(&Filter { state: Some(state), ..Filter::default() }, None, 100).unwrap().lines.len()
-    };
-    let states = [StateName::Sent, StateName::Failed, StateName::Discarded, StateName::Cancelled];
-    assert_eq!(states.map(&mut counted), [1, 1, 1, 1]);
-    assert_eq!([StateName::Pending, StateName::Sending].map(counted), [9, 2]);
-    let groups = reader.groups(&Tenant::default(), 10).unwrap();
-    assert_eq!(groups.iter().map(|group| group.count).collect::<Vec<_>>(), [1]);
-    let edited = reader.revisions(&Tenant::default(), groups[0].newest).unwrap();
-    assert_eq!(edited.iter().map(|it| it.note.as_deref()).collect::<Vec<_>>(), [Some(ODD)]);
-    let webhook = reader.doc(Shelf::Webhook, &Tenant::default(), ODD).unwrap().unwrap();
-    assert_eq!((webhook.version, webhook.leaf.topic.as_deref()), (1, Some(ODD)));
-    assert_eq!(reader.verify().unwrap().broken, None);
     let later = Time::from_millis(1_800_000_000_000);
     let campaign = serde_json::from_str(
         r#"{"name": "Spring", "channel": "crm", "lane": "default", "template": "spring", "template_version": 1,
@@ -190,8 +157,7 @@ fn a_store_of_schema_4_opens_with_everything_in_it_and_takes_campaigns() {
     assert_eq!(listed, Ok(vec![Enlisted::Added]));
     store.commit(later, &[3; 32]).unwrap();
     drop(store);
-    let home: Home = folder.path().to_str().unwrap().parse().unwrap();
-    assert_eq!(home.check(&mut |_| ()).unwrap().faults, []);
+    is_sound(folder.path());
 }
 
 #[test] // fault 57, REQ SE-1
@@ -251,10 +217,9 @@ fn what_was_dead_in_schema_1_is_a_dead_letter_with_its_cause() {
 
 #[test] // fault 57, REQ OB-1
 fn what_waited_in_earlier_schemas_is_counted_when_they_are_opened() {
-    let schema_5 = format!("{SCHEMA_4}{TO_SCHEMA_5}");
-    for dump in [SCHEMA_1, SCHEMA_3, SCHEMA_4, &schema_5] {
+    for golden in SQLITE.into_iter().filter(|golden| golden.schema < 6) {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = opened(dump, folder.path());
+        let mut store = opened(golden.dump, folder.path());
         let mut reader = store.reader().unwrap();
         let mut waits: BTreeMap<_, u64> = BTreeMap::new();
         for tenant in ["default", "acme"].map(|tenant| tenant.parse::<Tenant>().unwrap()) {
@@ -287,26 +252,27 @@ fn what_waited_in_earlier_schemas_is_counted_when_they_are_opened() {
         let left = store.reader().unwrap().backlog(later).unwrap().iter().map(|it| it.waiting).sum::<u64>();
         assert_eq!(left, waits.values().sum::<u64>() - 1);
         drop((store, reader));
-        let home: Home = folder.path().to_str().unwrap().parse().unwrap();
-        assert_eq!(home.check(&mut |_| ()).unwrap().faults, []);
+        is_sound(folder.path());
     }
 }
 
 #[test] // RELIABILITY 57
 fn histories_are_the_same_rows_wherever_they_stand_by_now() {
-    let folder = tempfile::tempdir().unwrap();
-    let rows = || -> Vec<Vec<rusqlite::types::Value>> {
+    for golden in SQLITE.into_iter().filter(|golden| golden.schema >= 4) {
+        let folder = tempfile::tempdir().unwrap();
+        let rows = || -> Vec<Vec<rusqlite::types::Value>> {
+            let db = rusqlite::Connection::open(folder.path().join("pombo.db")).unwrap();
+            let mut statement = db.prepare("SELECT * FROM history ORDER BY key, seq").unwrap();
+            let width = statement.column_count();
+            let row = |row: &rusqlite::Row<'_>| (0..width).map(|column| row.get(column)).collect();
+            statement.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap()
+        };
         let db = rusqlite::Connection::open(folder.path().join("pombo.db")).unwrap();
-        let mut statement = db.prepare("SELECT * FROM history ORDER BY key, seq").unwrap();
-        let width = statement.column_count();
-        let row = |row: &rusqlite::Row<'_>| (0..width).map(|column| row.get(column)).collect();
-        statement.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap()
-    };
-    let db = rusqlite::Connection::open(folder.path().join("pombo.db")).unwrap();
-    db.execute_batch(SCHEMA_4).unwrap();
-    drop(db);
-    let before = rows();
-    assert!(before.len() > 5, "{}", before.len());
-    drop(Sqlite::open(folder.path(), Dice::seeded(1), &[9; 32]).unwrap());
-    assert_eq!(rows(), before);
+        db.execute_batch(golden.dump).unwrap();
+        drop(db);
+        let before = rows();
+        assert!(before.len() > 5, "{}", before.len());
+        drop(Sqlite::open(folder.path(), Dice::seeded(1), &[9; 32]).unwrap());
+        assert_eq!(rows(), before);
+    }
 }

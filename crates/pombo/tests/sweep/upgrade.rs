@@ -8,11 +8,24 @@ use rusqlite::types::Value;
 
 use crate::{FLUSHES, WRITES, copied, dies, left_by, nths, sound, store};
 
-const SHORT: [(&str, &[u32]); 2] = [(WRITES, &[1, 20, 60, 90]), (FLUSHES, &[1, 2, 3, 4])];
-const SCHEMAS: [(u32, &str); 3] = [
-    (1, include_str!("../../../store/tests/golden/schema-1.sql")),
-    (3, include_str!("../../../store/tests/golden/schema-3.sql")),
-    (4, include_str!("../../../store/tests/golden/schema-4.sql")),
+const SHORT: [(&str, &[u32]); 2] = [(WRITES, &[10, 60]), (FLUSHES, &[2, 3])];
+const SCHEMAS: [(u32, &str); 8] = [
+    (1, include_str!("../../../store/tests/golden/sqlite-1.sql")),
+    // No code wrote it: it came with schema 3.
+    (
+        2,
+        concat!(
+            include_str!("../../../store/tests/golden/sqlite-1.sql"),
+            include_str!("../../../store/sql/sqlite/migrations/0002.sql"),
+            "PRAGMA user_version = 2;"
+        ),
+    ),
+    (3, include_str!("../../../store/tests/golden/sqlite-3.sql")),
+    (4, include_str!("../../../store/tests/golden/sqlite-4.sql")),
+    (5, include_str!("../../../store/tests/golden/sqlite-5.sql")),
+    (6, include_str!("../../../store/tests/golden/sqlite-6.sql")),
+    (7, include_str!("../../../store/tests/golden/sqlite-7.sql")),
+    (8, include_str!("../../../store/tests/golden/sqlite-8.sql")),
 ];
 
 /// A folder as a process of that version left it which was killed: all of it is in the log.
