@@ -158,6 +158,17 @@ impl State {
             State::Discarded { .. } => StateName::Discarded,
         }
     }
+
+    /// When it came to its end, if it has.
+    pub fn ended_at(&self) -> Option<Time> {
+        match self {
+            State::Pending { .. } | State::Sending { .. } => None,
+            State::Sent { at, .. }
+            | State::Failed { at, .. }
+            | State::Cancelled { at, .. }
+            | State::Discarded { at, .. } => Some(*at),
+        }
+    }
 }
 
 macro_rules! slugs {

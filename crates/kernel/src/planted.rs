@@ -79,6 +79,10 @@ pub enum Bug {
     PauseIgnored,
     /// The queue that was there first always goes first.
     TurnsIgnored,
+    /// What a keeper once saw to be given up is removed, whatever has become of it.
+    LookTrusted,
+    /// The key of a message that is removed goes with it.
+    KeyLeaves,
 }
 
 thread_local! {

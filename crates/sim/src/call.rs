@@ -12,9 +12,12 @@ use pombo_kernel::message::{Actor, ClaimKey, Draft};
 use pombo_kernel::name::{CampaignName, ChannelName, Tenant};
 use pombo_kernel::suppression::Reason;
 use pombo_kernel::time::Time;
+use pombo_store::core::Core;
 use pombo_store::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
+use pombo_store::prune::{Prune, Ripe};
 use pombo_store::roster::{Enlist, Feed};
 use pombo_store::shelf::Shelve;
+use pombo_store::shell::Shell;
 use pombo_store::{
     Accepted, Ask, Cancelled, Claimed, Conflict, Finding, NodeId, Place, Reported, Settled, Settlement,
     Store, StoreError, TurnedOver,
@@ -32,19 +35,54 @@ pub(crate) enum Caller {
 /// What is wanted of the store.
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
-    Heartbeat { node: NodeId, until: Time, since: Time },
-    TakeOver { node: NodeId, max: usize },
+    /// Whoever gives a sign of life knows of so many jumps of the clock.
+    Heartbeat {
+        node: NodeId,
+        until: Time,
+        since: Time,
+        jumps: u64,
+    },
+    TakeOver {
+        node: NodeId,
+        max: usize,
+    },
     Claim(Ask),
     StopClaims(NodeId),
-    Settle { settlements: Vec<Settlement>, refill: Refill, tries: u32 },
-    Release { keys: Vec<ClaimKey>, tries: u32 },
-    LeaveOut { key: ClaimKey, reason: Reason, tries: u32 },
-    Accept { drafts: Vec<Draft>, tries: u32 },
-    Cancel { tenant: Tenant, id: MessageId, by: Actor },
+    Settle {
+        settlements: Vec<Settlement>,
+        refill: Refill,
+        tries: u32,
+    },
+    Release {
+        keys: Vec<ClaimKey>,
+        tries: u32,
+    },
+    LeaveOut {
+        key: ClaimKey,
+        reason: Reason,
+        tries: u32,
+    },
+    Accept {
+        drafts: Vec<Draft>,
+        tries: u32,
+    },
+    Cancel {
+        tenant: Tenant,
+        id: MessageId,
+        by: Actor,
+    },
     Rule(Ruling),
     Edit(Edit),
-    Hasten { tenant: Tenant, id: MessageId, by: Actor },
-    Report { channel: ChannelName, report: Report, tries: u32 },
+    Hasten {
+        tenant: Tenant,
+        id: MessageId,
+        by: Actor,
+    },
+    Report {
+        channel: ChannelName,
+        report: Report,
+        tries: u32,
+    },
     Pause,
     Resume,
     Hold(Place, Time),
@@ -54,6 +92,10 @@ pub(crate) enum Call {
     Enlist(Enlist),
     Feed(Feed),
     Cut(Tenant, CampaignName),
+    LetGo(Prune, Ripe),
+    Lapse {
+        max: usize,
+    },
 }
 
 /// What the store answered.
@@ -81,7 +123,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// Makes the call: the store has its job when this returns.
-    pub(crate) fn start(store: Arc<dyn Store>, caller: Caller, call: Call) -> Pending {
+    pub(crate) fn start<C: Core + 'static>(store: Arc<Shell<C>>, caller: Caller, call: Call) -> Pending {
         let said = call.clone();
         let answer = Box::pin(async move {
             match said {
@@ -118,6 +160,8 @@ impl Pending {
                 Call::Enlist(wish) => Answered::Nothing(store.enlist(wish).await.map(drop)),
                 Call::Feed(feed) => Answered::Nothing(store.feed(feed).await.map(drop)),
                 Call::Cut(tenant, campaign) => Answered::Nothing(store.cut(tenant, campaign).await.map(drop)),
+                Call::LetGo(prune, ripe) => Answered::Nothing(store.let_go(prune, ripe).await.map(drop)),
+                Call::Lapse { max } => Answered::Nothing(store.lapse(None, max).await.map(drop)),
             }
         });
         let mut pending = Pending { caller, call, answer };
@@ -191,6 +235,8 @@ impl Call {
             Call::Enlist(_) => "enlist",
             Call::Feed(_) => "feed",
             Call::Cut(..) => "cut",
+            Call::LetGo(..) => "let go",
+            Call::Lapse { .. } => "lapse",
         }
     }
 }

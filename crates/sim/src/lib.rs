@@ -65,6 +65,9 @@ pub const SQLITE_EVERY: u64 = 8;
 /// Every so many seeds have campaigns, which take longer to play.
 const CAMPAIGNS_EVERY: u64 = 3;
 
+/// Every so many seeds have keepers, who let go of what has ended.
+const KEEPERS_EVERY: u64 = 5;
+
 /// Plays one seed.
 pub fn run(seed: u64, show: Show) -> Result<Passed, Box<Failed>> {
     if seed.is_multiple_of(SQLITE_EVERY) {
@@ -79,6 +82,9 @@ fn play<C: Lasting>(seed: u64, store: &'static str, show: Show) -> Result<Passed
     let mut plan = Plan::roll(&mut dice, &mut Dice::seeded(!seed));
     if seed.is_multiple_of(CAMPAIGNS_EVERY) {
         plan.add_drives(&mut Dice::seeded(seed.rotate_left(32)));
+    }
+    if seed.is_multiple_of(KEEPERS_EVERY) {
+        plan.add_keepers(&mut Dice::seeded(seed.rotate_left(16)));
     }
     let mut trace = Trace::new(show);
     trace.note(0, format_args!("{} nodes, {:?}", plan.nodes, plan.faults));

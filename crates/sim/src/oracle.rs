@@ -5,6 +5,7 @@
 
 mod claims;
 mod expect;
+mod keeping;
 mod letters;
 mod pace;
 mod walls;
@@ -111,6 +112,10 @@ struct Tale {
     taken: BTreeMap<u16, usize>,
     /// How far the provider says that it has come.
     delivery: Option<Delivery>,
+    /// When it ended, as the store has said since then.
+    ended: Option<Time>,
+    /// A keeper has let go of it.
+    gone: bool,
 }
 
 #[derive(Debug)]
@@ -132,8 +137,12 @@ pub(crate) struct Oracle {
     holders: BTreeMap<Holder, claims::Hands>,
     /// How far the chain has been checked. Whoever opens the store anew checks it from its start.
     walk: Walk,
-    /// Whether the clock has jumped, after which leases mean less.
-    jumped: bool,
+    /// What keepers have seen to be given up, and when each had ended.
+    ripe: BTreeMap<MessageId, Option<Time>>,
+    /// How often the clock has jumped.
+    jumps: u64,
+    /// The latest that it has been.
+    latest: Time,
 }
 
 fn is_end(state: StateName) -> bool {
@@ -155,12 +164,16 @@ impl Oracle {
             courses: Courses::default(),
             holders: BTreeMap::new(),
             walk: Walk::default(),
-            jumped: false,
+            ripe: BTreeMap::new(),
+            jumps: 0,
+            latest: Time::default(),
         }
     }
 
-    pub(crate) fn clock_jumped(&mut self) {
-        self.jumped = true;
+    /// The clock has jumped; what time it was before.
+    pub(crate) fn clock_jumped(&mut self, before: Time) {
+        self.jumps += 1;
+        self.latest = self.latest.max(before);
         self.walls.clock_jumped();
     }
 
@@ -222,6 +235,7 @@ impl Oracle {
                 self.position
             );
             self.position += 1;
+            self.latest = self.latest.max(record.at);
             if let Some(id) = record.message {
                 self.take_in(reader, id, *position, record)?;
                 touched.insert(id);
@@ -229,6 +243,7 @@ impl Oracle {
                 self.take_in_act(record)?;
             }
         }
+        self.take_in_pruned(reader, records.iter().map(|(_, record)| record))?;
         for id in touched {
             self.compare(reader, id)?;
         }
@@ -302,6 +317,7 @@ impl Oracle {
         };
         let name = tale.message.body.reference.clone().unwrap_or_default();
         let (whose, own) = (&record.tenant, tale.tenant());
+        hold!(3, !tale.gone, "{name} was let go of, and then: {record:?}");
         hold!(14, whose == own.as_str(), "{name} is {own}'s, and the audit says {whose}'s: {record:?}");
         hold!(14, record.actor != eve().0, "a stranger did that to {name}: {record:?}");
         let deed = matches!(record.event, Event::Reprocessed | Event::Discarded | Event::Edited);
@@ -381,6 +397,9 @@ impl Oracle {
             tale.reason = field(&record.detail, "reason").unwrap_or_default().to_owned();
             tale.failures += 1;
         }
+        if tale.state != to {
+            tale.ended = None;
+        }
         tale.state = to;
         Ok(())
     }
@@ -412,6 +431,7 @@ impl Oracle {
         hold!(14, *asked_by == tenant && *whose == tenant, "{reference} of {asked_by} became {whose}'s");
         if let Some(said) = wished.and_then(|draft| draft.idempotency.as_ref())
             && let Some(first) = self.by_idempotency.insert((tenant, said.key.clone()), id)
+            && !self.is_forgotten(first)
         {
             return broken(10, format_args!("{} stands for {first} and for {id}", said.key));
         }
@@ -432,6 +452,8 @@ impl Oracle {
             failures: 0,
             taken: BTreeMap::new(),
             delivery: None,
+            ended: None,
+            gone: false,
         };
         hold!(1, self.tales.insert(id, tale).is_none(), "{id} was accepted twice");
         Ok(())
@@ -461,10 +483,11 @@ impl Oracle {
 
     /// What the store says of a message, against what its audit says.
     fn compare(&mut self, reader: &mut impl Reading, id: MessageId) -> Checked {
-        let Some(tale) = self.tales.get(&id) else { return Ok(()) };
         let name = self.name(id);
+        let Some(tale) = self.tales.get_mut(&id) else { return Ok(()) };
         let Some(story) = reader.story(tale.tenant(), id)? else {
-            return broken(1, format_args!("{name} is gone"));
+            hold!(1, tale.gone, "{name} is gone");
+            return Ok(());
         };
         for other in self.plan.tenants.iter().filter(|other| *other != tale.tenant()) {
             hold!(14, reader.story(other, id)?.is_none(), "{name} is shown to {other}");
@@ -494,6 +517,9 @@ impl Oracle {
             let revisions = reader.revisions(tale.tenant(), id)?;
             hold!(12, revisions == tale.revisions, "{name} said {revisions:?}, not {:?}", tale.revisions);
         }
+        let ended = tale.ended.or(story.state.ended_at());
+        hold!(3, ended == story.state.ended_at(), "{name} ended at {ended:?}, and then {:?}", story.state);
+        tale.ended = ended;
         match story.state {
             State::Pending { due } => {
                 hold!(12, due == tale.due, "{name} is due at {due}, and by the audit at {}", tale.due);
@@ -532,6 +558,9 @@ impl Oracle {
         }
         for (id, tale) in &self.tales {
             let state = seen.remove(id);
+            if tale.gone && state.is_none() {
+                continue;
+            }
             hold!(1, state.is_some(), "{} was accepted and is gone", self.name(*id));
             hold!(
                 12,
@@ -643,7 +672,7 @@ impl Oracle {
         let sent = tale.claim_at(key.claim).and_then(|index| tale.claims.get(index));
         let sent = sent.is_some_and(|claim| claim.end == Some(Event::Sent));
         match reported {
-            Reported::Unknown => hold!(0, !sent, "{name} was sent, and {report:?} is of nobody"),
+            Reported::Unknown => hold!(0, !sent || tale.gone, "{name} was sent, and {report:?} is of nobody"),
             Reported::Kept | Reported::Moved { .. } => {
                 hold!(0, sent, "{name} was not sent, and {report:?} came to {reported:?}");
                 let stands = known >= Some(report.delivery);

@@ -20,6 +20,7 @@ use pombo_kernel::lifecycle::OnUnknownOutcome;
 use pombo_kernel::message::{Body, Draft, Idempotency, Priority, QueueName};
 use pombo_kernel::name::{CampaignName, ChannelName, LaneName, Tenant};
 use pombo_kernel::policy::{Delays, Overrides, Policy};
+use pombo_kernel::retention::{self, Keep, Kept};
 use pombo_kernel::secret::Secret;
 use pombo_kernel::setup::{Care, ChannelSetup, Destination, LaneSetup, Limits, ReceiptCheck, Setup};
 use pombo_kernel::time::{Span, Time};
@@ -114,6 +115,8 @@ pub(crate) struct Plan {
     pub(crate) faults: Faults,
     pub(crate) wishes: Vec<Wish>,
     pub(crate) drives: Vec<Drive>,
+    /// What keepers let go of, if there are any.
+    pub(crate) retention: Option<Arc<retention::Rules>>,
     /// From then on nothing goes wrong any more.
     pub(crate) calm_at: u64,
 }
@@ -153,7 +156,7 @@ impl Plan {
         let lanes: Vec<LaneName> = LANES.iter().filter_map(|name| name.parse().ok()).collect();
         let setup = Arc::new(setup(&lanes, faults.reports, dice));
         let wishes = wishes(&tenants, &lanes, &setup, calm_at, dice);
-        Plan { nodes, tenants, lanes, setup, faults, wishes, drives: Vec::new(), calm_at }
+        Plan { nodes, tenants, lanes, setup, faults, wishes, drives: Vec::new(), retention: None, calm_at }
     }
 
     /// Adds campaigns, with dice of their own, so that a run without any goes as it went before there were any.
@@ -182,6 +185,16 @@ impl Plan {
             }
             self.setup = Arc::new(setup);
         }
+    }
+
+    /// Adds keepers, with dice of their own, so that a run without any goes as it went before there were any.
+    pub(crate) fn add_keepers(&mut self, dice: &mut Dice) {
+        let channels = CHANNELS.iter().filter_map(|name| name.parse::<ChannelName>().ok());
+        let rules = channels.map(|channel| {
+            let (sent, failed) = (keep(dice), keep(dice));
+            (channel, Kept { sent, failed, cancelled: keep(dice), discarded: keep(dice) })
+        });
+        self.retention = Some(Arc::new(rules.collect()));
     }
 
     /// Hours that begin while the run goes on: those of the line, or of one campaign.
@@ -277,6 +290,16 @@ fn setup(lanes: &[LaneName], reports: bool, dice: &mut Dice) -> Setup {
         masked: BTreeSet::new(),
         retention: Default::default(),
         dashboard: pombo_kernel::setup::Dashboard::default(),
+    }
+}
+
+/// Short, as things are kept.
+fn keep(dice: &mut Dice) -> Keep {
+    match dice.below(4) {
+        0 => Keep::All,
+        // Within an hour of its end nothing goes for its number: only where the clock jumps.
+        1 => Keep::Last(dice.below(3)),
+        _ => Keep::For(Span::from_millis(dice.between(500, 20_000))),
     }
 }
 

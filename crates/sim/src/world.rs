@@ -3,6 +3,7 @@
 mod calls;
 mod conductor;
 mod faults;
+mod keepers;
 mod lives;
 mod operators;
 
@@ -15,6 +16,7 @@ use pombo_kernel::dice::Dice;
 use pombo_kernel::message::ClaimKey;
 use pombo_kernel::reply::Reply;
 use pombo_kernel::time::{Span, Time};
+use pombo_store::prune::Walk;
 use pombo_store::{Claimed, Place, audit};
 use tempfile::TempDir;
 
@@ -58,21 +60,24 @@ enum Happening {
     },
     /// A life's heart beats.
     Tick(u64),
-    /// A life that asked at that time by its own clock is told what time it is.
+    /// A life that asked at that time by its own clock is told what time it is, after so many jumps.
     Told {
         life: u64,
         asked: Time,
         time: Time,
+        jumps: u64,
     },
     StartNode(usize),
     StartStore,
     Fault(Fault),
     /// Somebody looks after the campaigns.
     Conduct,
+    /// Somebody looks for what is given up, and has come so far.
+    Keep(Walk),
     Calm,
 }
 
-/// How often everything is compared, in turns of the writer.
+/// How often everything is compared though nothing was committed, in turns of the writer.
 const COMPARE_EVERY: u64 = 24;
 /// Turns without anything new after which a store that wants another at once is said to spin.
 const MOST_IDLE_TURNS: u64 = 500;
@@ -80,6 +85,8 @@ const MOST_IDLE_TURNS: u64 = 500;
 const MOST_STEPS: u64 = 2_000_000;
 /// A destination that only fails now and then is hardly taken to be down more often, and probes hardly fail more often.
 const MOST_OPENINGS: u64 = 20;
+/// How many let go of what is given up. One would do.
+const KEEPERS: usize = 2;
 /// The slowest probe of a hold.
 const SLOWEST_PROBE: Span = Span::from_mins(10);
 
@@ -92,6 +99,8 @@ pub(crate) struct World<C: Lasting> {
     now: u64,
     /// How far the wall clock has jumped.
     offset: i64,
+    /// How often it has.
+    jumps: u64,
     /// How far it has jumped back in all.
     back: u64,
     clock: Arc<WallClock>,
@@ -129,6 +138,7 @@ impl<C: Lasting> World<C> {
             trace,
             now: 0,
             offset: 0,
+            jumps: 0,
             back: 0,
             clock: Arc::new(WallClock::at(START)),
             agenda: BTreeMap::new(),
@@ -159,6 +169,11 @@ impl<C: Lasting> World<C> {
         if !world.plan.drives.is_empty() {
             for _ in 0..world.plan.faults.conductors {
                 world.later(0, Happening::Conduct);
+            }
+        }
+        if world.plan.retention.is_some() {
+            for _ in 0..KEEPERS {
+                world.later(0, Happening::Keep(Walk::default()));
             }
         }
         world.later(world.plan.calm_at, Happening::Calm);
@@ -204,14 +219,15 @@ impl<C: Lasting> World<C> {
             }
             Happening::Reply { life, key, reply, said } => self.reply(life, key, reply, said),
             Happening::Tick(life) => self.tick(life),
-            Happening::Told { life, asked, time } => {
-                self.told_time(life, asked, time);
+            Happening::Told { life, asked, time, jumps } => {
+                self.told_time(life, asked, time, jumps);
                 Ok(())
             }
             Happening::StartNode(node) => self.start_node(node),
             Happening::StartStore => self.start_store(),
             Happening::Fault(fault) => self.strike(fault),
             Happening::Conduct => self.conduct(),
+            Happening::Keep(walk) => self.keep(walk),
             Happening::Calm => {
                 self.calm_down();
                 Ok(())
@@ -299,7 +315,7 @@ impl<C: Lasting> World<C> {
         }
         hold!(0, goes_on, "the store can no longer be trusted");
         hold!(15, self.idle_turns < MOST_IDLE_TURNS, "the writer spins, and nothing comes of it");
-        if self.turns.is_multiple_of(COMPARE_EVERY) {
+        if !records.is_empty() || self.turns.is_multiple_of(COMPARE_EVERY) {
             self.compare_all()?;
         }
         if crash {

@@ -112,6 +112,17 @@ fn a_ruling_against_a_document_that_has_changed_is_caught() {
     check(Bug::DocumentIgnored, &[2, 4]);
 }
 
+#[test] // fault 51
+fn a_keeper_that_trusts_what_it_once_saw_is_caught() {
+    // What was sent again is gone, or what another has removed is counted once more.
+    check(Bug::LookTrusted, &[1, 12]);
+}
+
+#[test] // fault 51
+fn a_key_that_leaves_with_its_message_is_caught() {
+    check(Bug::KeyLeaves, &[10]);
+}
+
 #[test]
 fn a_campaign_that_does_not_wait_after_a_retry_is_caught() {
     check(Bug::RetryUnpaced, &[9]);

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::{Actor, AttemptOutcome, StateName};
 use pombo_kernel::name::{ChannelName, Tenant};
+#[cfg(feature = "planted")]
+use pombo_kernel::planted;
 use pombo_kernel::retention::{KEYS_KEPT, Keep, Rules, gives_up};
 use pombo_kernel::time::{Span, Time};
 use serde_json::{Map, Value};
@@ -102,6 +104,10 @@ pub(crate) struct Ended {
 impl Ended {
     /// Until when the idempotency key of a message that goes now outlasts it, if it does.
     pub(crate) fn key_until(&self, now: Time) -> Option<Time> {
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::KeyLeaves) {
+            return None;
+        }
         Some(self.at + KEYS_KEPT).filter(|until| *until > now)
     }
 }
@@ -160,6 +166,10 @@ impl Prune {
 
     /// Those of what a look found that have not moved since.
     pub(crate) fn still<'a>(&self, ripe: &'a Ripe, now: &[Ended]) -> Vec<&'a Ended> {
+        #[cfg(feature = "planted")]
+        if planted::is(planted::Bug::LookTrusted) {
+            return ripe.found.iter().collect();
+        }
         ripe.found.iter().filter(|found| now.contains(found)).collect()
     }
 }

@@ -29,7 +29,7 @@ use crate::core::{Core, Reading};
 use crate::dead::{Edit, Edited, Group, Hastened, Revision, Ruling, Verdicts};
 use crate::erase::{Erase, Erased, Sought};
 use crate::learning::Learnt;
-use crate::prune::{Effect, Lapsed, Prune, Pruned};
+use crate::prune::{Effect, Lapsed, Prune, Pruned, Ripe};
 use crate::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
 use crate::shelf::{Doc, Shelf, Shelve, Shelved, Wanted};
 use crate::{
@@ -217,6 +217,11 @@ impl<C: Core> Shell<C> {
     /// The same store with readers of its own, so that whoever reads through it takes none from others.
     pub fn beside(&self, readers: Vec<C::Reader>) -> Shell<C> {
         Shell { readers: Arc::new(Readers::of(readers)), ..self.clone() }
+    }
+
+    /// Removes what a look found to be given up, as far as it has not moved since.
+    pub fn let_go(&self, prune: Prune, ripe: Ripe) -> Answer<'_, Pruned> {
+        self.work(move |core, now| core.prune(&prune, &ripe, now))
     }
 
     /// Whoever calls it has the store look at what others wrote.
@@ -424,7 +429,7 @@ impl<C: Core> Store for Shell<C> {
             if prune.effect == Effect::Tell || ripe.keys().next().is_none() {
                 return Ok(ripe.told());
             }
-            self.work(move |core, now| core.prune(&prune, &ripe, now)).await
+            self.let_go(prune, ripe).await
         })
     }
 

@@ -61,6 +61,9 @@ pub(super) struct Hands {
     slots: BTreeMap<LaneName, usize>,
     /// By its own clock, when it last gave a sign of life that became durable.
     alive_since: Option<Time>,
+    /// How many jumps of the clock its signs of life know of, and at which record that was durable. What it claims from
+    /// then on is its own for as long as it believes.
+    sound: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -125,8 +128,12 @@ impl Oracle {
     }
 
     /// A node learned that a sign of life, given at that time by its clock, is durable.
-    pub(crate) fn alive(&mut self, holder: Holder, since: Time) {
+    pub(crate) fn alive(&mut self, holder: Holder, since: Time, jumps: u64) {
+        let position = self.position;
         let hands = self.holders.entry(holder).or_default();
+        if jumps > hands.sound.0 {
+            hands.sound = (jumps, position);
+        }
         hands.alive_since = hands.alive_since.max(Some(since));
     }
 
@@ -142,7 +149,8 @@ impl Oracle {
     /// A node calls the provider, at `now` by its own clock.
     pub(crate) fn called(&mut self, holder: Holder, claimed: &Claimed, key: &str, now: Time) -> Checked {
         let name = self.name(claimed.message.id);
-        let jumped = self.jumped;
+        let (knows, from) = self.holders.get(&holder).map(|hands| hands.sound).unwrap_or_default();
+        let jumps = self.jumps;
         let Some(claim) = self.claim(claimed.key) else {
             return broken(2, format_args!("{name} is sent under a claim that is not durable"));
         };
@@ -150,13 +158,14 @@ impl Oracle {
         hold!(5, claim.start == Start::Claimed, "{name} was taken over, and is sent without a new attempt");
         claim.called = true;
         let (end, keyed) = (claim.end, claim.progress.keyed);
-        // Leases are kept by the clock: after a jump one may be lost that its holder still believes in.
-        hold!(4, end.is_none() || jumped, "{name} is sent under a claim that ended with {end:?}");
+        // Leases are kept by the clock: at a jump one may be lost that its holder still believes in.
+        let sound = knows == jumps && claim.from >= from;
+        hold!(4, end.is_none() || !sound, "{name} is sent under a claim that ended with {end:?}");
         let alive = claimed.message.expires_at.is_none_or(|deadline| deadline > now);
         hold!(8, alive, "{name} is sent after its deadline");
         let hands = self.holders.entry(holder).or_default();
         let silent = hands.alive_since.is_none_or(|since| now.since(since) >= SILENCE);
-        hold!(4, jumped || !silent, "{name} is sent by a node without a recent sign of life");
+        hold!(4, !silent, "{name} is sent by a node without a recent sign of life");
         if let Some(in_hand) = hands.claims.get_mut(&claimed.key) {
             in_hand.sending = true;
         }

@@ -179,7 +179,7 @@ impl Oracle {
     }
 
     fn in_state(&self, state: StateName) -> Vec<MessageId> {
-        self.tales.iter().filter(|(_, tale)| tale.state == state).map(|(id, _)| *id).collect()
+        self.tales.iter().filter(|(_, tale)| tale.state == state && !tale.gone).map(|(id, _)| *id).collect()
     }
 
     /// A message and its version, as an operator sees them now.
@@ -272,7 +272,9 @@ impl Oracle {
             hold!(4, !granted, "{name} was edited, and whoever did so was told {edited:?}");
             return Ok(());
         };
-        let durable = reader.story(&edit.tenant, edit.id)?.is_some_and(|story| story.version >= version);
+        let story = reader.story(&edit.tenant, edit.id)?;
+        let gone = self.tales.get(&edit.id).is_some_and(|tale| tale.gone);
+        let durable = story.map_or(gone, |story| story.version >= version);
         hold!(2, durable, "an operator was told of {name}, and that is not durable");
         hold!(12, granted, "{name} was edited, and the audit does not say so");
         Ok(())

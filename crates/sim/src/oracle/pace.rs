@@ -234,9 +234,12 @@ impl Oracle {
             let mut messages = 0;
             for recipient in reader.recipients(&roster)? {
                 let (number, standing) = (recipient.number, recipient.standing);
-                let should = match recipient.message.map(|id| self.tales.get(&id)) {
+                let message = recipient.message.or_else(|| self.let_go_of(&format!("{name}.{number}")));
+                let should = match message.map(|id| self.tales.get(&id)) {
                     Some(Some(tale)) => {
                         messages += 1;
+                        let left = tale.gone && recipient.message.is_some();
+                        hold!(1, !left, "{number} of {name} has a message that is gone");
                         let of_it = tale.message.body.reference == Some(format!("{name}.{number}"));
                         hold!(9, of_it, "{number} of {name} has another's message");
                         counted.ahead +=

@@ -221,8 +221,8 @@ impl<C: Lasting> World<C> {
             None => answered,
         };
         match (call, answered) {
-            (Call::Heartbeat { since, .. }, Answered::Nothing(Ok(()))) => {
-                self.oracle.alive(Holder(life), since);
+            (Call::Heartbeat { since, jumps, .. }, Answered::Nothing(Ok(()))) => {
+                self.oracle.alive(Holder(life), since, jumps);
                 self.tell(life, Event::Alive { since })
             }
             (Call::Claim(Ask { lane, max: asked, .. }), Answered::Claimed(result)) => match result {

@@ -213,16 +213,20 @@ impl<C: Lasting> World<C> {
         let back = self.dice.one_in(2);
         let far = match self.dice.below(4) {
             0 if back => self.dice.between(60_000, 1_200_000),
+            // Past the time after which keys lapse, where there is somebody to notice.
+            0 if self.plan.retention.is_some() => self.dice.between(600_000, 4 * 86_400_000),
             0 => self.dice.between(600_000, 86_400_000),
             _ => self.dice.between(1, 100_000),
         };
         let jump = i64::try_from(far).unwrap_or(0) * if back { -1 } else { 1 };
         self.note(format_args!("the clock jumps by {jump} ms"));
+        let before = self.clock_now();
         self.offset += jump;
+        self.jumps += 1;
         if back {
             self.back += far;
         }
-        self.oracle.clock_jumped();
+        self.oracle.clock_jumped(before);
         self.set_clock();
         // The writer looks at the clock at least once a second.
         let soon = self.now + self.dice.below(1_000);

@@ -32,6 +32,8 @@ pub(super) struct Life {
     /// What time it is there: by a clock of its own that is off, or by that one held against the store's.
     clock: Arc<dyn Clock>,
     follows: Option<Arc<DatabaseClock>>,
+    /// How many jumps of the store's clock it was told of, where it goes by that.
+    jumps: u64,
     /// It does nothing until then, and does not know.
     pub(super) frozen_until: u64,
     /// It does not reach the store until then.
@@ -73,6 +75,7 @@ impl<C: Lasting> World<C> {
             dice: self.dice.fork(),
             clock,
             follows,
+            jumps: self.jumps,
             frozen_until: 0,
             cut_until: 0,
             stopping: false,
@@ -110,16 +113,20 @@ impl<C: Lasting> World<C> {
         let Some(asked) = life.follows.as_ref().map(|clock| clock.local()) else { return };
         let (there, back) = (self.hop(), self.hop());
         let time = self.clock_now() + Span::from_millis(there);
-        self.later(there + back, Happening::Told { life: number, asked, time });
+        let jumps = self.jumps;
+        self.later(there + back, Happening::Told { life: number, asked, time, jumps });
     }
 
-    pub(super) fn told_time(&mut self, number: u64, asked: Time, time: Time) {
+    pub(super) fn told_time(&mut self, number: u64, asked: Time, time: Time, jumps: u64) {
         if let Some(until) = self.frozen_until(number) {
-            self.later_at(until, Happening::Told { life: number, asked, time });
+            self.later_at(until, Happening::Told { life: number, asked, time, jumps });
             return;
         }
-        if let Some(clock) = self.lives.get(&number).and_then(|life| life.follows.as_ref()) {
+        if let Some(life) = self.lives.get_mut(&number)
+            && let Some(clock) = &life.follows
+        {
             clock.saw(time, asked);
+            life.jumps = jumps.max(life.jumps);
         }
     }
 
@@ -186,7 +193,9 @@ impl<C: Lasting> World<C> {
         let (node, id, caller) = (life.node, life.id, Caller::Life(number));
         match effect {
             Effect::Heartbeat { until } => {
-                self.call(caller, Call::Heartbeat { node: id, until, since: now }, 0);
+                // A node's own clock jumps with everybody's.
+                let jumps = if life.follows.is_some() { life.jumps } else { self.jumps };
+                self.call(caller, Call::Heartbeat { node: id, until, since: now, jumps }, 0);
             }
             Effect::TakeOver { max } => self.call(caller, Call::TakeOver { node: id, max }, 0),
             Effect::Claim(ask) => self.call(caller, Call::Claim(ask), 0),

@@ -1,7 +1,6 @@
 //! What leaves the model in the end.
 
 use pombo_kernel::id::MessageKey;
-use pombo_kernel::message::State;
 use pombo_kernel::retention::KEYS_KEPT;
 use pombo_kernel::time::Time;
 
@@ -11,13 +10,7 @@ use crate::prune::{Ended, Lapsed, Prune, Pruned, Ripe, counted, lapses, records}
 impl Row {
     /// How it ended, if it did.
     fn ended(&self) -> Option<Ended> {
-        let at = match self.state {
-            State::Pending { .. } | State::Sending { .. } => return None,
-            State::Sent { at, .. }
-            | State::Failed { at, .. }
-            | State::Cancelled { at, .. }
-            | State::Discarded { at, .. } => at,
-        };
+        let at = self.state.ended_at()?;
         let queue = &self.message.queue;
         let (tenant, channel) = (queue.tenant.clone(), queue.channel.clone());
         Some(Ended { key: self.message.id.key(), tenant, channel, state: self.state.name(), at })
