@@ -8,6 +8,7 @@ mod patroni;
 mod pooler;
 mod postfix;
 mod programs;
+mod proxy;
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
@@ -20,6 +21,7 @@ use std::time::Duration;
 pub use patroni::Patroni;
 pub use pooler::Pooler;
 pub use postfix::Postfix;
+pub use proxy::Proxy;
 
 /// Names the cluster that all test processes share: a URL without a database.
 pub const SHARED: &str = "POMBO_TEST_POSTGRES";

@@ -125,6 +125,11 @@ impl Sandbox {
         self.shared.tally().count(id)
     }
 
+    /// How many requests came from whoever calls itself that, whatever became of them.
+    pub fn received_from(&self, user_agent: &str) -> u64 {
+        self.shared.tally().received_from(user_agent)
+    }
+
     /// Hangs up on everybody and stops listening.
     pub async fn stop(mut self) {
         self.server.abort();
@@ -190,7 +195,11 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Answer, H
         .key
         .as_ref()
         .is_none_or(|key| verify(key, id, named("webhook-timestamp"), &body, named("webhook-signature")));
-    let attempt = shared.tally().received(id);
+    let attempt = {
+        let mut tally = shared.tally();
+        tally.sent_by(named(header::USER_AGENT.as_str()));
+        tally.received(id)
+    };
     if !signed {
         shared.tally().badly_signed();
         return Ok(plain(StatusCode::UNAUTHORIZED, "the signature is not ours"));

@@ -36,16 +36,29 @@ pub struct Stats {
 pub(super) struct Tally {
     stats: Stats,
     counts: HashMap<String, Count>,
+    /// Requests by what their senders call themselves.
+    senders: HashMap<String, u64>,
     log: Option<File>,
 }
 
 impl Tally {
     pub(super) fn new(log: Option<File>) -> Tally {
-        Tally { stats: Stats::default(), counts: HashMap::new(), log }
+        Tally { stats: Stats::default(), counts: HashMap::new(), senders: HashMap::new(), log }
     }
 
     pub(super) fn connected(&mut self) {
         self.stats.connections += 1;
+    }
+
+    pub(super) fn sent_by(&mut self, sender: &str) {
+        match self.senders.get_mut(sender) {
+            Some(count) => *count += 1,
+            None => drop(self.senders.insert(sender.to_owned(), 1)),
+        }
+    }
+
+    pub(super) fn received_from(&self, sender: &str) -> u64 {
+        self.senders.get(sender).copied().unwrap_or_default()
     }
 
     /// Counts an arrival, and says the how many-th it is of its id.
