@@ -113,6 +113,21 @@ BEGIN ATOMIC
 END;
 
 GRANT CREATE ON SCHEMA pombo TO pombo_engine;
+
+-- The views are the engine's, who sees all rows. They are whoever's restored a dump that names no owners.
+DO $$
+DECLARE
+  foreign_view regclass;
+BEGIN
+  FOR foreign_view IN SELECT oid FROM pg_catalog.pg_class
+    WHERE relnamespace = 'pombo'::regnamespace AND relname IN ('email_queue', 'email_logs', 'email_due')
+    AND relkind = 'v' AND relowner <> 'pombo_engine'::regrole
+  LOOP
+    EXECUTE format('ALTER VIEW %s OWNER TO pombo_engine', foreign_view);
+  END LOOP;
+END
+$$;
+
 SET LOCAL ROLE pombo_engine;
 
 -- The e-mails. Each state is read from where it stands, so that those that wait are found without those that have

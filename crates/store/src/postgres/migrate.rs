@@ -175,17 +175,24 @@ pub(super) fn version(link: &Link) -> Result<Option<usize>, StoreError> {
     Ok(Some(version))
 }
 
-/// Applies roles and surface, if they are not those of this version or if the roles are not there, as after a dump was
-/// restored elsewhere. Otherwise nothing is touched: it would make every node that is running wait and plan anew.
+/// Applies roles and surface, if they are not those of this version, or if the roles are not there or the views are not
+/// the engine's, as after a dump was restored elsewhere or without owners. Otherwise nothing is touched: it would make
+/// every node that is running wait and plan anew.
 fn surface(link: &Link) -> Result<(), StoreError> {
     let mut digest = Sha256::new();
     SURFACE.iter().for_each(|part| digest.update(part));
     let digest: [u8; 32] = digest.finalize().into();
     const ROLES: &str = "SELECT FROM pg_catalog.pg_roles WHERE rolname IN ('pombo_engine', 'pombo_reader')";
+    const FOREIGN: &str =
+        "SELECT FROM pg_catalog.pg_class JOIN pg_catalog.pg_roles ON pg_roles.oid = relowner
+        WHERE relnamespace = 'pombo'::regnamespace AND relname IN ('email_queue', 'email_logs', 'email_due')
+        AND rolname <> 'pombo_engine'";
     let is_current = |link: &Link| -> Result<bool, StoreError> {
         let applied = link.query(sql!("meta_get"), vec!["surface".into()])?;
         let roles = link.query(ROLES, Vec::new())?;
-        Ok(applied.first().is_some_and(|row| row.get::<_, &[u8]>(0) == digest) && roles.len() == 2)
+        let foreign = link.query(FOREIGN, Vec::new())?;
+        let applied = applied.first().is_some_and(|row| row.get::<_, &[u8]>(0) == digest);
+        Ok(applied && roles.len() == 2 && foreign.is_empty())
     };
     if is_current(link)? || !owns(link)? {
         return Ok(());

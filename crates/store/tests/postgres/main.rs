@@ -6,6 +6,8 @@ mod campaigns;
 mod connection;
 mod dead;
 mod enqueuing;
+#[path = "../golden/mod.rs"]
+mod golden;
 mod node;
 mod nodes;
 mod reading;

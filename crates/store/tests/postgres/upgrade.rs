@@ -1,13 +1,22 @@
-//! Databases of earlier versions open and mean what they meant.
+//! Databases of earlier versions open and mean what they meant, also if an upgrade died on the way.
 
+use std::process::Command;
+use std::thread;
+
+use pombo_kernel::message::Actor;
 use pombo_kernel::name::Tenant;
 use pombo_kernel::time::Time;
+use pombo_store::StoreError;
 use pombo_store::core::{Core, Reading};
+use pombo_store::home::Home;
 use pombo_store::shelf::{Pick, Shelf, Wanted};
 use pombo_store::{By, Counted, Filter, StatsWanted};
 use pombo_testbed::{Cluster, psql};
+use tokio_postgres::{Client, NoTls};
 
+use crate::golden::{Golden, POSTGRES, goes_on};
 use crate::tenants::Plain;
+use crate::world::{START, migrated};
 
 /// The first schema, with its tables under row level security as its surface left them.
 pub(crate) const SCHEMA_1: &str = concat!(
@@ -16,6 +25,125 @@ pub(crate) const SCHEMA_1: &str = concat!(
     "INSERT INTO meta VALUES ('schema', '1'), ('secret', decode(repeat('07', 32), 'hex'));
      ALTER TABLE api_key ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;"
 );
+
+/// A connection, and what drives it.
+fn connected(url: &str) -> (tokio::runtime::Runtime, Client) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (client, wire) = runtime.block_on(tokio_postgres::connect(url, NoTls)).unwrap();
+    runtime.spawn(wire);
+    (runtime, client)
+}
+
+/// A database that was restored from a dump without owners. Its owner is nobody special.
+fn restored(dump: &str) -> Plain {
+    // The roles of a server are in no dump: it has them once it has a store.
+    drop(migrated());
+    let plain = Plain::on(Cluster::shared(), "CREATEROLE");
+    let (runtime, client) = connected(&plain.url());
+    runtime.block_on(client.batch_execute(dump)).unwrap();
+    plain
+}
+
+fn schema(plain: &Plain) -> String {
+    plain.database.ask("SELECT convert_from(value, 'UTF8') FROM pombo.meta WHERE name = 'schema'")
+}
+
+/// Everything in the schema, as text.
+fn dumped(url: &str) -> String {
+    let dump =
+        Command::new("pg_dump").args(["--inserts", "--no-owner", "--schema=pombo", url]).output().unwrap();
+    assert!(dump.status.success(), "{dump:?}");
+    let text = String::from_utf8(dump.stdout).unwrap();
+    // What is random in it is for psql.
+    text.lines().filter(|line| !line.starts_with('\\')).collect::<Vec<_>>().join("\n")
+}
+
+/// Opened, it means what it meant, waits for a person since it came out of a dump, and then goes on.
+fn is_upgraded(golden: &Golden, plain: &Plain) {
+    let mut store = plain.open().unwrap();
+    golden.is_told_by(&mut store);
+    assert!(store.reader().unwrap().paused().unwrap().is_some());
+    drop(store);
+    let home: Home = plain.url().parse().unwrap();
+    assert_eq!(home.check(&mut |_| ()).unwrap().faults, []);
+    assert_eq!(plain.database.ask("SELECT request ->> 'to' FROM pombo.inbox"), "by SQL");
+    let mut store = plain.open().unwrap();
+    assert!(store.resume(&Actor("ana".into()), START).unwrap());
+    goes_on(&mut store);
+    drop(store);
+    assert_eq!(home.check(&mut |_| ()).unwrap().faults, []);
+}
+
+#[test] // RELIABILITY 57
+fn every_earlier_schema_has_a_golden_database() {
+    let database = migrated();
+    let home: Home = database.url().parse().unwrap();
+    let earlier: Vec<u32> = (1..home.schema().unwrap().unwrap()).collect();
+    assert_eq!(POSTGRES.map(|golden| golden.schema)[..], earlier);
+}
+
+#[test] // RELIABILITY 57
+fn a_database_of_every_earlier_schema_means_what_it_meant_and_goes_on() {
+    for golden in POSTGRES {
+        is_upgraded(&golden, &restored(golden.dump));
+    }
+}
+
+/// Opens it while somebody has that table, and ends its connection there.
+fn dies_at(table: &str, plain: &Plain) {
+    const MEETS: &str = "DO $$ DECLARE found int; BEGIN
+        LOOP
+          SELECT pid INTO found FROM pg_locks WHERE NOT granted
+          AND database = (SELECT oid FROM pg_database WHERE datname = current_database());
+          EXIT WHEN found IS NOT NULL;
+          PERFORM pg_sleep(0.01);
+        END LOOP;
+        PERFORM pg_terminate_backend(found, 60000);
+        END $$";
+    let (runtime, client) = connected(plain.database.url());
+    let taken = format!("BEGIN; LOCK TABLE pombo.{table} IN ACCESS EXCLUSIVE MODE");
+    runtime.block_on(client.batch_execute(&taken)).unwrap();
+    thread::scope(|scope| {
+        let opening = scope.spawn(|| plain.open().map(drop));
+        runtime.block_on(client.batch_execute(MEETS)).unwrap();
+        let refused = opening.join().unwrap();
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    });
+    runtime.block_on(client.batch_execute("COMMIT")).unwrap();
+}
+
+#[test] // RELIABILITY 57
+fn an_upgrade_that_died_midway_has_changed_nothing_and_the_next_completes_it() {
+    // By the schema that they make: what is changed by the middle of the step, or towards its end.
+    for (golden, table) in POSTGRES.iter().zip(["history", "cause_count", "history", "idempotency"]) {
+        let plain = restored(golden.dump);
+        let before = dumped(plain.database.url());
+        dies_at(table, &plain);
+        assert_eq!(schema(&plain), golden.schema.to_string());
+        assert!(dumped(plain.database.url()) == before, "schema {} is not what it was", golden.schema);
+        is_upgraded(golden, &plain);
+    }
+}
+
+#[test] // RELIABILITY 57
+fn an_upgrade_that_died_in_its_last_step_goes_on_from_there() {
+    for golden in POSTGRES {
+        let plain = restored(golden.dump);
+        dies_at("idempotency", &plain);
+        assert_eq!(schema(&plain), "4");
+        is_upgraded(&golden, &plain);
+    }
+}
+
+#[test] // fault 13
+fn views_are_the_engines_also_after_a_dump_without_owners() {
+    let plain = restored(&dumped(migrated().url()));
+    let owners = "SELECT DISTINCT relowner::regrole FROM pg_class
+                  WHERE relnamespace = 'pombo'::regnamespace AND relkind = 'v'";
+    assert_ne!(plain.database.ask(owners), "pombo_engine");
+    drop(plain.open().unwrap());
+    assert_eq!(plain.database.ask(owners), "pombo_engine");
+}
 
 #[test] // fault 57, REQ SE-1
 fn keys_of_schema_1_open_the_same_doors_as_documents() {
