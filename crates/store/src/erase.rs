@@ -102,6 +102,13 @@ pub(crate) trait Erasing: Courses {
     /// Removes what an application has handed in; 0 if somebody else has it by now.
     fn drop_request(&mut self, tenant: &Tenant, room: Room, key: i64) -> Result<u64, StoreError>;
 
+    /// Gives those of the messages back whose sender is gone, since nobody will say any more what became of them; which
+    /// they are.
+    ///
+    /// Elsewhere whoever takes over from the dead sees to them, but in a store that is paused nobody does, nor in one that
+    /// no server has.
+    fn release_lost(&mut self, ids: &[MessageId], now: Time) -> Result<Vec<MessageId>, StoreError>;
+
     fn erase_all(&mut self, wish: &Erase, now: Time) -> Result<Erased, StoreError> {
         let mut erased = Erased::default();
         let counts = &mut erased.counts;
@@ -127,6 +134,15 @@ pub(crate) trait Erasing: Courses {
                         gone.push(*id);
                     }
                 },
+            }
+        }
+        if !erased.left.is_empty() {
+            let lost = self.release_lost(&erased.left, now)?;
+            erased.left.retain(|id| !lost.contains(id));
+            for id in lost {
+                let done = self.cancel(&wish.tenant, id, &wish.by, now)?;
+                counts.cancelled += u64::from(done == Cancelled::Done);
+                gone.push(id);
             }
         }
         if !gone.is_empty() {

@@ -339,8 +339,8 @@ impl Core for Memory {
             return Ok(Vec::new());
         }
         let claim = model.next_claim();
-        let alive = |node| self.leases.get(&node).is_some_and(|until| now < *until);
-        let mut lost: Vec<_> = model.claims.iter().filter(|(_, hold)| !alive(hold.node)).collect();
+        let mut lost: Vec<_> =
+            model.claims.iter().filter(|(_, hold)| is_lost(&self.leases, hold, now)).collect();
         lost.sort_by_key(|(key, hold)| (hold.claim, **key));
         let lost: Vec<_> = lost.into_iter().take(max).map(|(key, hold)| (*key, hold.clone())).collect();
         let mut taken = Vec::new();
@@ -503,7 +503,14 @@ impl Core for Memory {
     }
 
     fn erase(&mut self, wish: &Erase, now: Time) -> Result<Erased, StoreError> {
-        Ok(self.now.erase(wish, now))
+        let mut erased = self.now.erase(wish, now);
+        let traces = self.release_lost(&erased, &wish.traces, now)?;
+        if !traces.is_empty() {
+            let again = self.now.erase(&Erase { traces, ..wish.clone() }, now);
+            erased.counts += again.counts;
+            erased.left.retain(|id| self.now.messages.contains_key(&id.key()));
+        }
+        Ok(erased)
     }
 
     fn expire(&mut self, max: usize, now: Time) -> Result<usize, StoreError> {
@@ -750,6 +757,11 @@ impl Model {
         let pending = self.messages.values().filter(|row| matches!(row.state, State::Pending { .. }));
         pending.filter_map(|row| Some((row.message.expires_at?, row.message.clone())))
     }
+}
+
+/// Whether whoever has a message has said for so long nothing that it is gone.
+fn is_lost(leases: &BTreeMap<NodeId, Time>, hold: &Hold, now: Time) -> bool {
+    leases.get(&hold.node).is_none_or(|until| *until <= now)
 }
 
 fn same_key(one: &Message, other: &Message) -> bool {

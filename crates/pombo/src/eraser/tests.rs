@@ -257,6 +257,7 @@ async fn what_is_being_sent_is_waited_for() {
             max: 1,
             rates: Arc::default(),
         };
+        store.heartbeat(pombo_store::NodeId(1), T0 + Span::from_mins(1)).await.unwrap();
         let claimed = store.claim(ask).await.unwrap().remove(0);
         begun(&*store, T0, |_| {}).await;
         let mut eraser = eraser(&store, &clock).await;

@@ -2,13 +2,38 @@
 
 use pombo_kernel::campaign::recipient::Standing;
 use pombo_kernel::erasure::{Bookmark, ERASED, Room, Seeker, Trace};
-use pombo_kernel::message::State;
+use pombo_kernel::message::{ClaimKey, State};
 use pombo_kernel::name::{CampaignName, Tenant};
 use pombo_kernel::time::Time;
 
-use super::Model;
+use super::{Memory, Model, is_lost};
+use crate::StoreError;
+use crate::core::Core as _;
 use crate::erase::{Erase, Erased, Sought, blank, lists, next, recipient};
 use crate::roster;
+
+impl Memory {
+    /// Of what could not be erased because it is being sent, gives that back whose sender is gone: nobody will say any more
+    /// what became of it.
+    pub(super) fn release_lost(
+        &mut self,
+        erased: &Erased,
+        traces: &[Trace],
+        now: Time,
+    ) -> Result<Vec<Trace>, StoreError> {
+        let mut lost = Vec::new();
+        for trace in traces {
+            let Trace::Message { id, .. } = trace else { continue };
+            let hold = self.now.claims.get(&id.key()).filter(|_| erased.left.contains(id));
+            if let Some(hold) = hold.filter(|hold| is_lost(&self.leases, hold, now)) {
+                let key = ClaimKey { message: *id, claim: hold.claim };
+                self.release(key, now)?;
+                lost.push(trace.clone());
+            }
+        }
+        Ok(lost)
+    }
+}
 
 impl Model {
     /// What of a person is in a room from there on.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use pombo_kernel::block::Probe;
-use pombo_kernel::id::MessageKey;
+use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{ClaimId, ClaimKey, Message, Progress, QueueName};
 use pombo_kernel::time::Time;
 
@@ -360,9 +360,7 @@ impl Postgres {
         }
         let rows = self.ask_one(sql!("claim_rows"), vec![strange.into()])?;
         for (claim, open, held) in self.read_journal(&rows, now)? {
-            self.claims.forget(claim);
-            self.claims.held.extend(held.into_iter().map(|held| (held.message.id.key(), held)));
-            self.claims.open.insert(claim, open);
+            self.remember(claim, open, held);
         }
         Ok(())
     }
@@ -437,9 +435,7 @@ impl Postgres {
             return Ok(Vec::new());
         }
         self.flush(now)?;
-        let mut steps: Vec<Step> = self.leased().into_iter().collect();
-        steps.push((sql!("claim_lost"), vec![now.millis().into()]));
-        let found = self.ask(steps)?.pop().unwrap_or_default();
+        let found = self.lost_claims(now)?;
         if found.is_empty() {
             return Ok(Vec::new());
         }
@@ -474,6 +470,43 @@ impl Postgres {
             held.push((Held { claim, node, at: now, probes: Vec::new(), ..one }, None));
         }
         self.hold(claim, held, now)
+    }
+
+    /// Gives those of the messages back whose node has no lease any more; which they are.
+    pub(super) fn release_lost_of(
+        &mut self,
+        ids: &[MessageId],
+        now: Time,
+    ) -> Result<Vec<MessageId>, StoreError> {
+        self.part_with_disowned(now)?;
+        self.flush(now)?;
+        let found = self.lost_claims(now)?;
+        let mut keys = Vec::new();
+        for (claim, open, held) in self.read_journal(&found, now)? {
+            let lost = held.iter().map(|held| held.message.id).filter(|id| ids.contains(id));
+            let before = keys.len();
+            keys.extend(lost.map(|message| ClaimKey { message, claim }));
+            if keys.len() > before {
+                self.remember(claim, open, held);
+            }
+        }
+        keys.sort_by_key(|key| ids.iter().position(|id| *id == key.message));
+        self.release_some(&keys, now)?;
+        Ok(keys.into_iter().map(|key| key.message).collect())
+    }
+
+    /// Journal rows whose node has no lease any more, locked, but for those that somebody works on.
+    fn lost_claims(&mut self, now: Time) -> Result<Vec<Row>, StoreError> {
+        let mut steps: Vec<Step> = self.leased().into_iter().collect();
+        steps.push((sql!("claim_lost"), vec![now.millis().into()]));
+        Ok(self.ask(steps)?.pop().unwrap_or_default())
+    }
+
+    /// Has what a journal row says, in the stead of whatever was known of it.
+    fn remember(&mut self, claim: ClaimId, open: Open, held: Vec<Held>) {
+        self.claims.forget(claim);
+        self.claims.held.extend(held.into_iter().map(|held| (held.message.id.key(), held)));
+        self.claims.open.insert(claim, open);
     }
 
     /// Has the blocks before the campaigns of these messages, as whoever takes messages over does, if one of them was a

@@ -61,6 +61,10 @@ impl Erasing for Postgres {
         Ok(self.ask_one(sql!("revision_blank"), values)?.len() as u64)
     }
 
+    fn release_lost(&mut self, ids: &[MessageId], now: Time) -> Result<Vec<MessageId>, StoreError> {
+        self.release_lost_of(ids, now)
+    }
+
     fn drop_request(&mut self, tenant: &Tenant, room: Room, key: i64) -> Result<u64, StoreError> {
         let sql = if room == Room::Refused { sql!("refused_drop") } else { sql!("inbox_drop") };
         Ok(self.ask_one(sql, vec![tenant.as_str().into(), key.into()])?.len() as u64)

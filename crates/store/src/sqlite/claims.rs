@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use pombo_kernel::block::Probe;
-use pombo_kernel::id::{ByKey, MessageKey};
+use pombo_kernel::id::{ByKey, MessageId, MessageKey};
 use pombo_kernel::message::{ClaimId, ClaimKey, Progress, QueueName};
 #[cfg(feature = "planted")]
 use pombo_kernel::planted;
@@ -51,6 +51,17 @@ impl Claims {
         #[cfg(feature = "planted")]
         let valid = valid || planted::is(planted::Bug::NoTokenCheck);
         valid.then_some(held)
+    }
+
+    /// Whether whoever has the message has said for so long nothing that it is gone.
+    fn is_lost(&self, held: &Held, now: Time) -> bool {
+        self.leases.get(&held.node).is_none_or(|until| *until <= now)
+    }
+
+    /// The claim on a message whose holder is gone.
+    pub(super) fn lost(&self, id: MessageId, now: Time) -> Option<ClaimKey> {
+        let held = self.held.get(&id.key()).filter(|held| held.message.id == id)?;
+        self.is_lost(held, now).then_some(ClaimKey { message: id, claim: held.claim })
     }
 
     /// Takes what the claim key gives a right to, if it is still valid. Its hold is to be ended next.
@@ -159,9 +170,8 @@ impl Sqlite {
         if self.board.paused {
             return Ok(Vec::new());
         }
-        let alive = |node: &NodeId| self.claims.leases.get(node).is_some_and(|until| *until > now);
-        let mut lost: Vec<Held> =
-            self.claims.held.values().filter(|held| !alive(&held.node)).cloned().collect();
+        let held = self.claims.held.values();
+        let mut lost: Vec<Held> = held.filter(|held| self.claims.is_lost(held, now)).cloned().collect();
         lost.sort_by_key(|held| (held.claim, held.message.id));
         lost.truncate(max);
         let claim = self.next_claim()?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pombo_kernel::erasure::{Bookmark, ERASED, Room, Seeker, Trace};
 use pombo_kernel::id::MessageId;
-use pombo_kernel::message::Body;
+use pombo_kernel::message::{Body, ClaimKey};
 use pombo_kernel::name::{CampaignName, Tenant};
 use pombo_kernel::time::Time;
 use rusqlite::{Connection, Row, params};
@@ -55,6 +55,14 @@ impl Erasing for Sqlite {
         let body = serde_json::to_vec(&blank()).map_err(|error| StoreError::Broken(error.to_string()))?;
         let body = self.file.db.vault.seal(&Spot::Revision(id.key(), version), body).into_owned();
         Ok(self.write(sql!("revision_blank"), params![id.key().0, version, body])? as u64)
+    }
+
+    fn release_lost(&mut self, ids: &[MessageId], now: Time) -> Result<Vec<MessageId>, StoreError> {
+        let lost: Vec<ClaimKey> = ids.iter().filter_map(|id| self.claims.lost(*id, now)).collect();
+        for key in &lost {
+            self.release_one(*key, now)?;
+        }
+        Ok(lost.into_iter().map(|key| key.message).collect())
     }
 
     fn drop_request(&mut self, _: &Tenant, room: Room, key: i64) -> Result<u64, StoreError> {

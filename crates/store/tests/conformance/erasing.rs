@@ -12,7 +12,7 @@ use pombo_store::dead::{Edit, Edited};
 use pombo_store::erase::{Erase, Erased};
 use pombo_store::roster::{self, Enlist, Feed, Roster, Serving};
 use pombo_store::shelf::{Expect, Shelf, Shelve, Shelved};
-use pombo_store::{Counted, Filter, Repeat};
+use pombo_store::{Counted, Filter, Pause, Repeat, Settled};
 
 use crate::dead::{ana, edit, edit_of, groups};
 use crate::world::*;
@@ -23,6 +23,7 @@ on_every_store! { personal:
     a_search_goes_on_where_it_was_and_finds_each_once,
     a_finished_message_is_gone_with_all_that_was_known_of_it,
     what_waits_is_cancelled_first_and_what_is_sent_is_left,
+    what_is_being_sent_by_nobody_any_more_is_not_waited_for,
     another_of_the_same_order_goes_on,
     an_attachment_stays_for_whoever_else_has_it,
     what_a_message_said_before_is_blanked_and_the_rest_stays,
@@ -159,6 +160,7 @@ fn a_finished_message_is_gone_with_all_that_was_known_of_it(w: &mut World<impl F
 // REQ AU-3
 fn what_waits_is_cancelled_first_and_what_is_sent_is_left(w: &mut World<impl Fresh>) {
     let sending = w.accept(phone(PHONE));
+    w.heartbeat(ONE, mins(10));
     let claimed = w.claim_one();
     let waiting = w.accept(Draft { send_at: Some(START + mins(60)), ..phone(PHONE) });
     let erased = w.erase(PHONE);
@@ -172,6 +174,31 @@ fn what_waits_is_cancelled_first_and_what_is_sent_is_left(w: &mut World<impl Fre
     w.pass(mins(120));
     assert_eq!(w.claim(10), []);
     assert_eq!(w.next_due(), None, "nothing of it waits");
+}
+
+// REQ AU-3: in a backup, or where a server was killed
+fn what_is_being_sent_by_nobody_any_more_is_not_waited_for(w: &mut World<impl Fresh>) {
+    w.heartbeat(ONE, mins(1));
+    let sending = w.accept(phone(PHONE));
+    let other = w.accept(phone("+5511987654322"));
+    let late = w.claim(10).remove(0);
+    let pause = Pause { since: w.now, why: "a backup".to_owned() };
+    w.core.pause(&pause, &ana()).unwrap();
+    w.commit();
+    assert_eq!(w.erase(PHONE).left, [sending], "its sender may still be there");
+    w.pass(mins(2));
+    let erased = w.erase(PHONE);
+    assert_eq!(
+        erased,
+        Erased { counts: Counts { messages: 1, cancelled: 1, ..Counts::default() }, left: vec![] }
+    );
+    assert!(w.is_gone(sending));
+    w.is(other, StateName::Sending);
+    assert_eq!(w.settle(&late, End::Sent), Settled::Stale);
+    w.reopen();
+    assert!(w.is_gone(sending), "also from the journal");
+    let verified = w.read().verify().unwrap();
+    assert_eq!(verified.broken, None);
 }
 
 fn another_of_the_same_order_goes_on(w: &mut World<impl Fresh>) {
