@@ -22,7 +22,6 @@ const TEST_PATIENCE: Span = Span::from_mins(1);
 const PROBE_LEASE: Span = Span::from_secs(25);
 /// Whoever erases says so again by then, or is dead.
 const ERASE_LEASE: Span = Span::from_secs(30);
-const SWEEP_LEASE: Span = Span::from_mins(15);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -355,12 +354,21 @@ impl Operation {
         let done = counts.messages + counts.recipients + counts.requests + counts.revisions;
         let state = match erasure.step {
             erasure::Step::Done => State::Done { finished_at: now },
-            // Nobody can write while the store is swept, so it is not tried again at once.
-            erasure::Step::Sweep => State::Running { next_at: now + SWEEP_LEASE, stage: Stage::Erasing },
             _ => State::Running { next_at: now + ERASE_LEASE, stage: Stage::Erasing },
         };
         let skipped = erasure.spared_count;
         Operation { done, skipped, state, erasure: Some(Box::new(erasure)), ..self }
+    }
+
+    /// As it stands where whoever erased is known to be dead: nobody waits for their lease to end.
+    #[must_use]
+    pub fn bereft(self, now: Time) -> Operation {
+        match self.state {
+            State::Running { stage: stage @ Stage::Erasing, .. } => {
+                Operation { state: State::Running { next_at: now, stage }, ..self }
+            }
+            _ => self,
+        }
     }
 
     #[must_use]
@@ -500,6 +508,22 @@ mod tests {
         assert!(matches!(asked.next(at(61)), Step::Halt(_)));
         let found = Found { ok: Some(true), detail: "250 OK".to_owned(), latency_ms: 12 };
         assert_eq!(asked.found(found, at(2)).state, State::Done { finished_at: at(2) });
+    }
+
+    #[test] // REQ AU-3
+    fn an_erasure_is_left_to_whoever_is_at_it_unless_they_are_known_to_be_dead() {
+        let person = erasure::Person { kind: None, hash: "h".to_owned() };
+        let mut erasure = Erasure::new(Default::default(), person, false, false);
+        for step in [erasure::Step::Papers, erasure::Step::Wait, erasure::Step::Sweep] {
+            erasure.step = step;
+            let erase = Operation::new(Kind::Erase, Stage::Erasing, Actor("ana".to_owned()), T0);
+            let erase = erase.erasing(erasure.clone(), T0);
+            assert_eq!(erase.next(at(1)), Step::Wait(at(30)), "{step:?}");
+            assert_eq!(erase.next(at(30)), Step::Erase, "{step:?}");
+            assert_eq!(erase.bereft(at(1)).next(at(1)), Step::Erase, "{step:?}");
+        }
+        let paced = reprocess(Some(1), 0).took(letters(1), Some(MessageKey(7)), T0);
+        assert_eq!(paced.clone().bereft(at(1)), paced, "a pace is no lease");
     }
 
     #[test]

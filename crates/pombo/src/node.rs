@@ -337,7 +337,7 @@ impl Opened {
             .then(|| Watchmen::start(Arc::clone(&engine_store), &setup, &channels, Arc::clone(&clock)));
         let foreman = (roles.has(NodeRole::Scheduler) || roles.has(NodeRole::Worker)).then(|| {
             let (store, clock) = (Arc::clone(&engine_store), Arc::clone(&clock));
-            Foreman::start(store, setups.subscribe(), channels.clone(), clock, &roles)
+            Foreman::start(store, setups.subscribe(), channels.clone(), clock, &place, &roles)
         });
         let conductor = roles
             .has(NodeRole::Scheduler)

@@ -10,6 +10,7 @@ use std::time::Duration;
 use pombo_channels::{Channel, Health};
 use pombo_engine::decide;
 use pombo_engine::shell::Channels;
+use pombo_kernel::erasure;
 use pombo_kernel::id::{MessageId, MessageKey};
 use pombo_kernel::message::{Actor, FailureReason, State, StateName};
 use pombo_kernel::name::Tenant;
@@ -28,7 +29,7 @@ use tracing::{debug, info, warn};
 use crate::clock::Stopwatch;
 use crate::eraser::Eraser;
 use crate::keeper::{Pace, label};
-use crate::node::{NodeRole, Roles};
+use crate::node::{NodeRole, Place, Roles};
 use crate::rounds::Rounds;
 
 /// From one look at those that went first to the next.
@@ -37,6 +38,10 @@ const WATCH_EVERY: Span = Span::from_secs(1);
 const YIELD: Span = Span::from_secs(2);
 /// From one look at whoever erases to the next.
 const ERASE_LOOK: Span = Span::from_secs(1);
+/// How long an erasure that met trouble is left alone; and one whose files could not be rewritten, for which everybody
+/// has waited.
+const TROUBLED: Duration = Duration::from_secs(30);
+const NOT_SWEPT: Duration = Duration::from_secs(15 * 60);
 /// How long a provider may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(8);
 
@@ -54,12 +59,13 @@ impl Drop for Foreman {
 }
 
 impl Foreman {
-    /// Starts one for a node with these roles: `scheduler` acts on letters, `worker` asks providers.
+    /// Starts one for a node at that place with these roles: `scheduler` acts on letters, `worker` asks providers.
     pub(crate) fn start(
         store: Arc<dyn Store>,
         setup: watch::Receiver<Arc<Setup>>,
         channels: Channels,
         clock: Arc<dyn Clock>,
+        place: &Place,
         roles: &Roles,
     ) -> Foreman {
         let channels = Arc::new(RwLock::new(channels));
@@ -68,6 +74,7 @@ impl Foreman {
             setup,
             channels: Arc::clone(&channels),
             clock,
+            alone: matches!(place, Place::Embedded(_)),
             letters: roles.has(NodeRole::Scheduler),
             probes: roles.has(NodeRole::Worker),
             later: HashMap::new(),
@@ -90,6 +97,8 @@ struct Work {
     setup: watch::Receiver<Arc<Setup>>,
     channels: Arc<RwLock<Channels>>,
     clock: Arc<dyn Clock>,
+    /// No other process can be at work on the store.
+    alone: bool,
     letters: bool,
     probes: bool,
     /// Operations that are left alone until then, by their ids.
@@ -122,6 +131,11 @@ impl Rounds for Work {
         };
         let now = self.clock.now();
         self.later.retain(|_, until| *until > now);
+        // Where nobody else can be at it, a lease that is not ours was left by a process that is dead.
+        let operation = match self.alone && !self.erases(&doc.id) {
+            true => operation.bereft(now),
+            false => operation,
+        };
         let mine = match operation.kind {
             Kind::Reprocess | Kind::Discard | Kind::Erase | Kind::Prune => self.letters,
             // What nobody took up, anybody may give up.
@@ -287,20 +301,30 @@ impl Work {
         until
     }
 
+    /// Whether somebody here is at that erasure.
+    fn erases(&self, id: &str) -> bool {
+        self.erasing.get(id).is_some_and(|at_it| !at_it.is_finished())
+    }
+
     /// Erases somebody, beside whatever else is to be done. One who is at it already goes on.
     fn erase(&mut self, doc: &Doc, operation: Operation, now: Time) -> Option<Time> {
         let again = self.leave(doc, now + ERASE_LOOK);
-        if self.erasing.get(&doc.id).is_some_and(|at_it| !at_it.is_finished()) {
+        if self.erases(&doc.id) {
             return Some(again);
         }
+        let mut next = operation.erasure.as_ref().map(|erasure| erasure.step);
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let setup = self.setup.borrow().clone();
         let eraser = Eraser::take_up(store, clock, &setup, doc.clone(), operation)?;
         let id = doc.id.clone();
         let at_it = self.asking.spawn(async move {
-            match eraser.run(&mut |_| {}).await {
+            match eraser.run(&mut |erasure| next = Some(erasure.step)).await {
                 Ok(stopped) => info!(operation_id = id, ?stopped, "an erasure has stopped"),
-                Err(error) => warn!(%error, operation_id = id, "an erasure waits; it goes on in a moment"),
+                Err(error) => {
+                    let wait = if next == Some(erasure::Step::Sweep) { NOT_SWEPT } else { TROUBLED };
+                    warn!(%error, operation_id = id, again_in = ?wait, "an erasure waits");
+                    tokio::time::sleep(wait).await;
+                }
             }
         });
         self.erasing.retain(|_, at_it| !at_it.is_finished());

@@ -38,6 +38,7 @@ impl Bench {
             setup: self.setup.subscribe(),
             channels: Arc::new(RwLock::new(channels)),
             clock: self.clock.clone(),
+            alone: false,
             letters: true,
             probes: true,
             later: HashMap::new(),
@@ -365,4 +366,22 @@ async fn a_cancelled_campaigns_letters_stay_where_they_are() {
     while work.round().await.unwrap().is_some() {}
     let operation = bench.operation("opr_1").await;
     assert_eq!((operation.done, operation.skipped), (1, 1));
+}
+
+#[tokio::test] // REQ AU-3
+async fn an_erasure_that_a_dead_process_left_goes_on_at_once_where_nobody_else_can_be_at_it() {
+    let bench = Bench::new();
+    let (tenant, now) = (Tenant::default(), bench.clock.now());
+    let person = bench.store.pseudonyms().person(&tenant, "+5511987654321").unwrap();
+    let mut left = erasure::Erasure::new(tenant, person, false, false);
+    left.step = erasure::Step::Sweep;
+    let erase = Operation::new(Kind::Erase, Stage::Erasing, Actor("ana".to_owned()), now).erasing(left, now);
+    bench.begin("opr_1", &erase).await;
+    let mut shared = bench.work();
+    assert_eq!(shared.round().await.unwrap(), erase.due(), "another may be at it");
+    assert!(shared.asking.is_empty());
+    let mut alone = Work { alone: true, ..bench.work() };
+    assert_eq!(alone.round().await.unwrap(), Some(now + ERASE_LOOK));
+    alone.asking.join_next().await.unwrap().unwrap();
+    assert!(matches!(bench.operation("opr_1").await.state, Standing::Done { .. }));
 }
