@@ -42,7 +42,8 @@ pub(crate) struct Eraser {
     clock: Arc<dyn Clock>,
     /// The channels that are set up, by which claims are known.
     kinds: HashMap<ChannelName, ChannelKind>,
-    doc: Doc,
+    /// Where it is written down how far it is; nowhere, if it only counts in a store that is to stay as it is.
+    doc: Option<Doc>,
     operation: Operation,
     erasure: Erasure,
     seeker: Seeker,
@@ -58,12 +59,12 @@ pub(crate) enum Stopped {
 }
 
 impl Eraser {
-    /// Takes up what a document says, if it is an erasure that this version understands.
+    /// Takes up an erasure that this version understands, and goes on writing into its document, if it has one.
     pub(crate) fn take_up(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         setup: &Setup,
-        doc: Doc,
+        doc: Option<Doc>,
         operation: Operation,
     ) -> Option<Eraser> {
         let erasure = Erasure::clone(operation.erasure.as_deref()?);
@@ -95,14 +96,16 @@ impl Eraser {
     async fn save(&mut self, record: Option<Record>) -> Result<bool, StoreError> {
         let now = self.clock.now();
         let next = self.operation.clone().erasing(self.erasure.clone(), now);
-        let mut wish = operation::change(&self.doc, &next, &Actor::engine(), now);
-        wish.record = wish.record.or(record);
-        let leaf = wish.leaf.clone();
-        let Some(Shelved::Done { version }) = self.store.shelve(vec![wish]).await?.pop() else {
-            return Ok(false);
-        };
-        self.doc.version = version;
-        self.doc.leaf = leaf.unwrap_or(self.doc.leaf.clone());
+        if let Some(doc) = &mut self.doc {
+            let mut wish = operation::change(doc, &next, &Actor::engine(), now);
+            wish.record = wish.record.or(record);
+            let leaf = wish.leaf.clone();
+            let Some(Shelved::Done { version }) = self.store.shelve(vec![wish]).await?.pop() else {
+                return Ok(false);
+            };
+            doc.version = version;
+            doc.leaf = leaf.unwrap_or(doc.leaf.clone());
+        }
         self.operation = next;
         Ok(true)
     }
@@ -308,7 +311,8 @@ impl Eraser {
     /// What the audit says of it: a keyed hash, and counts.
     fn record(&self) -> Record {
         let Erasure { tenant, person, counts, spared_count, .. } = &self.erasure;
-        let mut detail = json!({"operation": self.doc.id, "person": person.hash, "spared": spared_count});
+        let id = self.doc.as_ref().map(|doc| doc.id.as_str());
+        let mut detail = json!({"operation": id, "person": person.hash, "spared": spared_count});
         if let (Some(detail), Ok(serde_json::Value::Object(counts))) =
             (detail.as_object_mut(), serde_json::to_value(counts))
         {

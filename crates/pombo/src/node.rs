@@ -229,7 +229,6 @@ struct Stores {
 
 fn embedded(folder: &Folder, registry: &Registry) -> Result<Stores, StoreError> {
     let core = Sqlite::open_with(folder, Dice::seeded(clock::seed()), &clock::entropy(), folder.keys())?;
-    reserve::keep(folder);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let shell = Shell::start(core, Arc::clone(&clock), Box::new(clock::entropy))?;
     shell.meter().show(registry);
@@ -318,6 +317,10 @@ impl Opened {
     /// Does what its roles ask for, and opens no door. Works the lanes that are named; all if none are.
     pub fn work(self, config: Config, channels: Channels, lanes: &[LaneName]) -> Works {
         let Opened { store, engine_store, inbox, clock, place, roles, registry } = self;
+        // Not before: whoever only looks into a folder, or erases in a backup, leaves it no larger than it was.
+        if let Place::Embedded(folder) = &place {
+            reserve::keep(folder);
+        }
         let setup = Arc::new(config.setup());
         let unready: Vec<&str> =
             setup.channels.values().filter(|it| it.unready.is_some()).map(|it| it.name.as_str()).collect();

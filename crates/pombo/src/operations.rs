@@ -315,7 +315,7 @@ impl Work {
         let mut next = operation.erasure.as_ref().map(|erasure| erasure.step);
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let setup = self.setup.borrow().clone();
-        let eraser = Eraser::take_up(store, clock, &setup, doc.clone(), operation)?;
+        let eraser = Eraser::take_up(store, clock, &setup, Some(doc.clone()), operation)?;
         let id = doc.id.clone();
         let at_it = self.asking.spawn(async move {
             match eraser.run(&mut |erasure| next = Some(erasure.step)).await {

@@ -1,14 +1,14 @@
 //! A person who is everywhere, erased by the real binary: nothing is left in any file of an embedded store, in any column
-//! of a database, or, where it is encrypted, in any file of that.
+//! of a database, or, where it is encrypted, in any file of that; nor in any file of a backup.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod place;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,6 +16,14 @@ use pombo::client::Payload;
 use pombo_channels::sandbox::Sandbox;
 use pombo_channels::sandbox::evolution::{EvolutionSandbox, Options};
 use pombo_channels::sandbox::resend::{self, ResendSandbox};
+use pombo_kernel::dice::Dice;
+use pombo_kernel::erasure::{Erasure, Step};
+use pombo_kernel::message::Actor;
+use pombo_kernel::name::Tenant;
+use pombo_kernel::operation::{Kind, Operation, Stage};
+use pombo_kernel::time::{Span, Time};
+use pombo_store::core::Core as _;
+use pombo_store::sqlite::Sqlite;
 use pombo_testbed::{Cluster, Database};
 use serde_json::{Value, json};
 
@@ -29,6 +37,7 @@ const CANARIES: [&str; 5] =
 
 struct House {
     place: Place,
+    config: String,
     _providers: (EvolutionSandbox, ResendSandbox, Sandbox),
 }
 
@@ -50,7 +59,8 @@ impl House {
         );
         std::fs::write(&file, config).unwrap();
         std::fs::write(file.with_file_name("key"), "sandbox").unwrap();
-        House { place, _providers: (evolution, mails, sink) }
+        let config = file.to_str().unwrap().to_owned();
+        House { place, config, _providers: (evolution, mails, sink) }
     }
 
     fn sink(&self) -> String {
@@ -93,12 +103,59 @@ impl House {
     }
 
     async fn erase(&self, store: &[&str], recipient: &str, more: &[&str]) -> Value {
-        let config = self.place.folder.path().join("pombo.toml");
-        let fixed =
-            ["store", "erase", "--json", "--config", config.to_str().unwrap(), "--recipient", recipient];
-        let (said, wrong, code) = self.pombo(&[&fixed, store, more].concat()).await;
-        assert_eq!(code, Some(0), "{said}{wrong}{}", self.place.said());
+        let (erasure, wrong, code) = self.try_to_erase(store, recipient, more).await;
+        assert_eq!(code, Some(0), "{erasure}{wrong}{}", self.place.said());
+        erasure
+    }
+
+    async fn try_to_erase(
+        &self,
+        store: &[&str],
+        recipient: &str,
+        more: &[&str],
+    ) -> (Value, String, Option<i32>) {
+        let fixed = ["store", "erase", "--json", "--recipient", recipient];
+        let (said, wrong, code) = self.pombo(&[&fixed, &self.config()[..], store, more].concat()).await;
+        (serde_json::from_str(&said).unwrap_or_default(), wrong, code)
+    }
+
+    /// Writes a backup of the store beside it.
+    async fn back_up(&self, store: &[&str], name: &str) -> PathBuf {
+        let backup = self.place.folder.path().join(name);
+        let fixed = ["store", "backup", "--to", backup.to_str().unwrap()];
+        let (said, wrong, code) = self.pombo(&[&fixed, store, &self.config()].concat()).await;
+        assert_eq!(code, Some(0), "{said}{wrong}");
+        backup
+    }
+
+    fn config(&self) -> [&str; 2] {
+        ["--config", &self.config]
+    }
+
+    /// What `store check` finds in a store that is sound.
+    async fn checked(&self, data: &Path) -> Value {
+        let fixed = ["store", "check", "--json", "--data", data.to_str().unwrap()];
+        let (said, wrong, code) = self.pombo(&[&fixed[..], &self.config()].concat()).await;
+        assert_eq!(code, Some(0), "{said}{wrong}");
         serde_json::from_str(&said).unwrap()
+    }
+
+    /// A backup without the person, which is one as before: whole, a file alone, and paused.
+    async fn clean(&self, backup: &Path) {
+        assert_eq!(found_in(backup), Vec::<String>::new());
+        for gone in ["pombo.db-wal", "pombo.db-shm", "pombo.db-journal", "pombo.reserve"] {
+            assert!(!backup.join(gone).exists(), "{gone}");
+        }
+        let found = self.checked(backup).await;
+        assert!(found["paused"]["why"].as_str().unwrap().starts_with("this is a backup of"), "{found}");
+        let at = ["--data", backup.to_str().unwrap()];
+        let verify = [&["audit", "verify"], &at[..], &self.config()].concat();
+        let (said, wrong, code) = self.pombo(&verify).await;
+        assert_eq!(code, Some(0), "{said}{wrong}");
+        for recipient in [PHONE, MAIL] {
+            let again = self.erase(&at, recipient, &["--dry-run"]).await;
+            assert!(again["erased"].as_object().unwrap().values().all(|count| count == 0), "{again}");
+        }
     }
 
     /// Puts the person in through every door; also where nothing is ever encrypted, if that is wished.
@@ -315,8 +372,7 @@ async fn in_a_database(house: &House, database: &Database, server: Server, openl
     house.check().await;
     place::sealed(database.url()).await;
     assert!(server.terminate().await.success());
-    let config = house.place.folder.path().join("pombo.toml");
-    let verify = ["audit", "verify", "--config", config.to_str().unwrap(), "--database-url", database.url()];
+    let verify = [&["audit", "verify", "--database-url", database.url()], &house.config()[..]].concat();
     let (said, wrong, code) = house.pombo(&verify).await;
     assert_eq!(code, Some(0), "{said}{wrong}");
 }
@@ -344,4 +400,219 @@ async fn with_encryption_nothing_of_an_erased_person_is_left_in_any_file_of_a_da
     let files = Path::new(folder.trim());
     assert!(files.join("pg_wal").is_dir());
     assert_eq!(found_in(files), Vec::<String>::new());
+}
+
+/// What is to be where nobody has the store.
+fn counts(erasure: &Value) -> [u64; 3] {
+    ["messages", "recipients", "suppressions"].map(|what| erasure["erased"][what].as_u64().unwrap())
+}
+
+/// Erases the person in a store and its backups, and sees that nothing of her is left in any.
+async fn with_backups(house: &House, store: &[&str], backups: &[&Path]) {
+    let also_in: Vec<&str> =
+        [&["--also-in"], &backups.iter().map(|backup| backup.to_str().unwrap()).collect::<Vec<_>>()[..]]
+            .concat();
+    let before = house.checked(backups[0]).await;
+    let foreseen = house.erase(store, PHONE, &[&["--dry-run"], &also_in[..]].concat()).await;
+    assert_eq!(house.checked(backups[0]).await, before, "a dry run adds nothing, not even to the audit");
+    let erasure = house.erase(store, PHONE, &also_in).await;
+    for (nth, backup) in backups.iter().enumerate() {
+        let (told, done) = (&foreseen["backups"][nth], &erasure["backups"][nth]);
+        assert_eq!((&told["backup"], &done["backup"]), (&json!(backup), &json!(backup)));
+        let counted = counts(&done["erasure"]);
+        assert_eq!(counts(&told["erasure"]), counted);
+        assert!(counted[0] >= 4 && counted[1..] == [2, 1], "{done}");
+        assert!(done["erasure"]["swept_ms"].is_u64(), "{done}");
+        assert_eq!(done["erasure"]["person"], erasure["person"], "the same secret makes the same hash");
+    }
+    house.erase(store, MAIL, &also_in).await;
+    for backup in backups {
+        house.clean(backup).await;
+    }
+}
+
+/// The whole recipe on a folder that a server has: deliver, fail, dead-letter, back up, erase, scan every file.
+async fn recipe_in_a_folder(more: &str, openly: bool) {
+    let house = House::new(more).await;
+    std::fs::write(house.place.folder.path().join("sealing"), STANDARD.encode([9; 32])).unwrap();
+    let data = house.place.data();
+    let store = ["--data", data.to_str().unwrap()];
+    let server = house.place.start();
+    house.place.ready().await;
+    house.plant(openly).await;
+    let (first, second) = (house.back_up(&store, "monday").await, house.back_up(&store, "tuesday").await);
+    assert_eq!(openly, !found_in(&first).is_empty(), "what is sealed stands nowhere in plain");
+    with_backups(&house, &store, &[&first, &second]).await;
+    assert!(server.terminate().await.success());
+    assert_eq!(found_in(house.place.folder.path()), Vec::<String>::new());
+
+    // Put back, it sends nothing, and whoever was not to be written to still is not.
+    let server = house.place.start_with(Command::new(binary()), &second);
+    house.place.ready().await;
+    assert!(house.get("/v1/store").await["paused"]["reason"].is_string());
+    house.check().await;
+    assert!(server.terminate().await.success());
+    assert_eq!(found_in(house.place.folder.path()), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")] // REQ AU-3
+async fn nothing_of_an_erased_person_is_left_in_any_file_of_a_backup() {
+    recipe_in_a_folder("", true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")] // REQ AU-3
+async fn nothing_of_an_erased_person_is_left_in_an_encrypted_backup() {
+    recipe_in_a_folder("[encryption]\nkey_file = \"sealing\"\n", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")] // REQ AU-3
+async fn nothing_of_an_erased_person_is_left_in_a_backup_of_a_database() {
+    let database = Cluster::shared().database();
+    let house = House::new("").await;
+    let store = ["--database-url", database.url()];
+    let server = house.place.start_on(database.url());
+    house.place.ready().await;
+    house.plant(true).await;
+    database.ask(&format!(
+        "SET search_path = pombo; \
+         INSERT INTO refused (key, nonce, at, tenant, request, why) VALUES (1, 1, 1, 'default', '{{\"to\": \"{PHONE}\", \"content\": {{\"text\": \"Zuleica Canário\"}}}}', 'no')"
+    ));
+    let backup = house.back_up(&store, "backup").await;
+    assert!(!found_in(&backup).is_empty());
+    with_backups(&house, &store, &[&backup]).await;
+    assert!(server.terminate().await.success());
+    assert_eq!(found_in_tables(&database), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")] // REQ AU-3
+async fn a_backup_that_cannot_be_erased_in_is_named_and_keeps_no_other_from_its_turn() {
+    let house = House::new("").await;
+    let (data, folder) = (house.place.data(), house.place.folder.path().to_owned());
+    let store = ["--data", data.to_str().unwrap()];
+    let server = house.place.start();
+    house.place.ready().await;
+    house.plant(true).await;
+    let plain = house.back_up(&store, "plain").await;
+    let used = house.back_up(&store, "used").await;
+    let last = house.back_up(&store, "last").await;
+    assert!(server.terminate().await.success());
+    // One that somebody serves from, one that is none, and one whose key is not given.
+    let other = House::new("[encryption]\nkey_file = \"sealing\"\n").await;
+    std::fs::write(other.place.folder.path().join("sealing"), STANDARD.encode([9; 32])).unwrap();
+    let server = other.place.start();
+    other.place.ready().await;
+    assert!(server.terminate().await.success());
+    let sealed = other.place.data();
+    let server = house.place.start_with(Command::new(binary()), &used);
+    house.place.ready().await;
+    let none = folder.join("none");
+    let named = [&plain, &used, &none, &sealed, &last].map(|backup| backup.to_str().unwrap());
+    let also_in = [&["--also-in"], &named[..]].concat();
+    let (erasure, wrong, code) = house.try_to_erase(&store, PHONE, &also_in).await;
+    assert_eq!(code, Some(1), "{erasure}{wrong}");
+    assert!(erasure["erased"]["messages"].as_u64() >= Some(4), "the store itself is done: {erasure}");
+    let codes: Vec<&str> =
+        (0..5).map(|nth| erasure["backups"][nth]["problem"]["code"].as_str().unwrap_or("done")).collect();
+    assert_eq!(codes, ["done", "STORE_IN_USE", "STORE_NOT_FOUND", "STORE_LOCKED", "done"], "{erasure}");
+    for nth in 1..4 {
+        let problem = &erasure["backups"][nth]["problem"];
+        assert!(problem["title"].is_string() && problem["hint"].is_string(), "{problem}");
+    }
+    let told: Value = serde_json::from_str(wrong.lines().last().unwrap()).unwrap();
+    assert_eq!(told["code"], "NOT_ERASED");
+    for (name, still) in named.iter().zip([false, true, true, true, false]) {
+        assert_eq!(told["detail"].as_str().unwrap().contains(name), still, "{name}: {told}");
+    }
+    assert!(!none.exists(), "nothing is made where nothing was");
+    assert!(server.terminate().await.success());
+    // The one that was in use alone, as the hint says; and what was done before is done again without harm.
+    house.erase(&["--data", used.to_str().unwrap()], PHONE, &[]).await;
+    let clean = [&["--also-in"], &[named[0], named[1], named[4]][..]].concat();
+    for recipient in [PHONE, MAIL] {
+        house.erase(&store, recipient, &clean).await;
+    }
+    assert_eq!(found_in(&folder), Vec::<String>::new());
+    for backup in [&plain, &last] {
+        house.clean(backup).await;
+    }
+    // For people: each place with what was erased there, and each error where it belongs.
+    let fixed = [&["store", "erase", "--recipient", PHONE], &store[..], &house.config()].concat();
+    let (said, wrong, code) = house.pombo(&[&fixed[..], &["--also-in", named[0], named[2]]].concat()).await;
+    assert_eq!(code, Some(1), "{said}{wrong}");
+    assert!(said.contains(&format!("in {}\n", data.display())) && said.contains(named[0]), "{said}");
+    assert!(wrong.contains(&format!("{} is no backup (STORE_NOT_FOUND)", none.display())), "{wrong}");
+    assert!(wrong.contains("1 of 2 backups (NOT_ERASED)"), "{wrong}");
+}
+
+#[tokio::test(flavor = "multi_thread")] // REQ AU-3
+async fn a_backup_from_before_encryption_is_erased_in_though_there_is_a_key_now() {
+    let house = House::new("").await;
+    let data = house.place.data();
+    let store = ["--data", data.to_str().unwrap()];
+    let server = house.place.start();
+    house.place.ready().await;
+    house.plant(true).await;
+    let backup = house.back_up(&store, "before").await;
+    assert!(server.terminate().await.success());
+    let config = std::fs::read_to_string(&house.config).unwrap();
+    std::fs::write(&house.config, format!("[encryption]\nkey_file = \"sealing\"\n{config}")).unwrap();
+    std::fs::write(house.place.folder.path().join("sealing"), STANDARD.encode([9; 32])).unwrap();
+    let (said, wrong, code) = house.pombo(&[&["store", "rekey"], &store[..], &house.config()].concat()).await;
+    assert_eq!(code, Some(0), "{said}{wrong}");
+    for recipient in [PHONE, MAIL] {
+        house.erase(&store, recipient, &["--also-in", backup.to_str().unwrap()]).await;
+    }
+    assert_eq!(found_in(house.place.folder.path()), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")] // REQ AU-3
+async fn what_was_being_sent_when_a_server_died_or_a_backup_was_made_is_not_waited_for() {
+    let house = House::new("").await;
+    let data = house.place.data();
+    let store = ["--data", data.to_str().unwrap()];
+    let server = house.place.start();
+    house.place.ready().await;
+    let slow = house._providers.2.url("/hang?to=zuleica.canario");
+    let body = json!({"channel": "crm", "to": slow, "content": {"body": "Zuleica Canário"}});
+    let id = house.post("/v1/messages", &body).await["id"].as_str().unwrap().to_owned();
+    house.until(&format!("/v1/messages/{id}"), |it| it["state"] == "sending").await;
+    let backup = house.back_up(&store, "backup").await;
+    server.kill();
+    let also_in = ["--also-in", backup.to_str().unwrap()];
+    let erase = house.erase(&store, &slow, &also_in);
+    let erasure = tokio::time::timeout(Duration::from_secs(120), erase).await.expect("it waits for nobody");
+    assert_eq!(erasure["erased"]["messages"], 1, "{erasure}");
+    assert_eq!(erasure["backups"][0]["erasure"]["erased"]["messages"], 1, "{erasure}");
+    assert_eq!(found_in(&data), Vec::<String>::new());
+    assert_eq!(found_in(&backup), Vec::<String>::new());
+    house.checked(&data).await;
+    house.checked(&backup).await;
+}
+
+#[tokio::test(flavor = "multi_thread")] // REQ AU-3
+async fn an_erasure_that_a_server_was_killed_in_goes_on_as_soon_as_the_next_one_runs() {
+    let house = House::new("").await;
+    let data = house.place.data();
+    let server = house.place.start();
+    house.place.ready().await;
+    let (tenant, now) = (Tenant::default(), SystemTime::now());
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+    let now = Time::from_millis(i64::try_from(now).unwrap());
+    assert!(server.terminate().await.success());
+    // What a server leaves that dies while it rewrites its file; its lease has an hour to go.
+    let later = now + Span::from_hours(1);
+    let mut core = Sqlite::open(&data, Dice::seeded(1), &[7; 32]).unwrap();
+    let person = core.pseudonyms().person(&tenant, PHONE).unwrap();
+    let mut left = Erasure::new(tenant.clone(), person, false, false);
+    left.step = Step::Sweep;
+    let operation = Operation::new(Kind::Erase, Stage::Erasing, Actor("ana".to_owned()), later);
+    let wish = pombo_web::operation::begin(&tenant, "opr_left".to_owned(), &operation.erasing(left, later));
+    core.shelve(&wish, now).unwrap();
+    core.commit(now, &[7; 32]).unwrap();
+    drop(core);
+    let server = house.place.start();
+    house.place.ready().await;
+    let operation = house.until("/v1/operations/opr_left", |it| it["state"] == "done").await;
+    assert!(operation["erasure"]["swept_ms"].is_u64(), "{operation}");
+    assert!(server.terminate().await.success());
 }

@@ -338,6 +338,14 @@ impl Home {
         Ok(copied)
     }
 
+    /// Leaves a folder that nobody uses as a backup is: one file, with no log beside it.
+    pub fn fold(&self) -> Result<(), MoveError> {
+        match self {
+            Home::Embedded(folder) => sqlite::backup::fold(folder),
+            Home::Postgres(_) => Ok(()),
+        }
+    }
+
     /// Writes a copy of the store, as it is at one moment, into a folder that is not there yet. The copy is an
     /// embedded store that sends nothing until somebody says so.
     pub fn back_up(&self, to: &Path, now: Time, tell: &mut dyn FnMut(BackedUp)) -> Result<(), MoveError> {

@@ -1,5 +1,7 @@
-//! `pombo store erase`: everything of one person, through the server that has the store, or on the store itself.
+//! `pombo store erase`: everything of one person, through the server that has the store, or on the store itself; and in
+//! backups.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +10,13 @@ use pombo_kernel::erasure::{Erasure, Step};
 use pombo_kernel::mask;
 use pombo_kernel::message::Actor;
 use pombo_kernel::name::Tenant;
-use pombo_kernel::operation::{Kind, Operation, Stage, State};
+use pombo_kernel::operation::{Kind, Operation, Stage};
+use pombo_kernel::setup::Setup;
 use pombo_store::StoreError;
 use pombo_store::home::Home;
 use pombo_store::moving::MoveError;
 use pombo_store::shelf::{Doc, Shelf, Shelved};
+use pombo_store::vault::Keys;
 use pombo_web::operation;
 use serde_json::{Value, json};
 
@@ -48,28 +52,127 @@ pub(crate) struct Wish {
     /// Why, for the audit
     #[arg(long)]
     reason: Option<String>,
+    /// Also in these backups: folders that `pombo store backup` has made
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    also_in: Vec<PathBuf>,
+}
+
+/// Whether something is written into a store that is only looked through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// As an operation, so that others see it and the audit knows of it.
+    AsOperation,
+    /// A backup stays as it is.
+    Nowhere,
 }
 
 pub(crate) fn run(wish: &Wish, shared: &Shared) -> Result<(), Trouble> {
+    if wish.recipient.trim().is_empty() {
+        return Err(nobody());
+    }
     let config = wish.at.config.load_for(Needs::Store)?;
     let home = wish.at.place.place(&config)?;
+    let setup = config.setup();
+    let own = in_store(&home, &setup, wish, shared);
+    if let (Ok(erasure), false) = (&own, shared.json) {
+        show(erasure, &home);
+        told_of_rest(erasure, wish);
+    }
+    let mut backups = Vec::new();
+    for folder in &wish.also_in {
+        let backup = Home::Embedded(folder.clone().into());
+        let done = config.encryption.keys().map_err(|error| trouble(&backup, error.into()));
+        let done = done.and_then(|keys| in_backup(&backup, keys, &setup, wish));
+        match &done {
+            _ if shared.json => {}
+            Ok(erasure) => show(erasure, &backup),
+            Err(trouble) => trouble.print(false),
+        }
+        backups.push((folder.display().to_string(), done));
+    }
+    if shared.json && (own.is_ok() || !backups.is_empty()) {
+        let mut document = own.as_ref().map_or_else(|_| json!({}), Value::clone);
+        if !backups.is_empty() {
+            document["backups"] = backups.iter().map(in_json).collect();
+        }
+        out::document(&document);
+    }
+    own?;
+    let failed = backups.iter().filter(|(_, done)| done.is_err()).map(|(folder, _)| folder.as_str());
+    let failed: Vec<&str> = failed.collect();
+    match failed.as_slice() {
+        [] => Ok(()),
+        [first, ..] => Err(Trouble::new(
+            format!("the person may still be in {} of {} backups", failed.len(), backups.len()),
+            "NOT_ERASED",
+        )
+        .why(failed.join(", "))
+        .hint(format!(
+            "put right what is said of each; then `pombo store erase --recipient … --data {first}` does that one alone"
+        ))),
+    }
+}
+
+fn in_json((folder, done): &(String, Result<Value, Trouble>)) -> Value {
+    match done {
+        Ok(erasure) => json!({"backup": folder, "erasure": erasure}),
+        Err(trouble) => json!({"backup": folder, "problem": trouble}),
+    }
+}
+
+fn nobody() -> Trouble {
+    Trouble::usage("--recipient is empty").hint("write for example ana@clinica.example, or +55 11 98765-4321")
+}
+
+/// Erases in the store that is named, whoever has it.
+fn in_store(home: &Home, setup: &Setup, wish: &Wish, shared: &Shared) -> Result<Value, Trouble> {
     let mut erasure = Value::Null;
     match home.free() {
         Ok(()) => wait_for(async {
-            erasure = on_store(&home, &config.setup(), wish).await?;
+            erasure = on_store(home, setup, wish, Kept::AsOperation).await?;
             Ok(())
         })?,
         Err(MoveError::InUse(_)) => wait_for(async {
-            erasure = through_server(&home, wish, shared).await?;
+            erasure = through_server(home, wish, shared).await?;
             Ok(())
         })?,
-        Err(error) => return Err(trouble(&home, error)),
+        Err(error) => return Err(trouble(home, error)),
     }
-    match shared.json {
-        true => out::document(&erasure),
-        false => show(&erasure),
+    Ok(erasure)
+}
+
+/// Erases in a backup, which stays one: paused, and a file alone.
+fn in_backup(backup: &Home, keys: Option<Keys>, setup: &Setup, wish: &Wish) -> Result<Value, Trouble> {
+    let in_the_way = |error| {
+        match error {
+        MoveError::NoStore(_) => Trouble::new(format!("{backup} is no backup"), "STORE_NOT_FOUND")
+            .why("it has no `pombo.db`")
+            .hint("name the folder that `pombo store backup --to` has made, not the file in it"),
+        MoveError::InUse(_) => trouble(backup, error).hint("stop the server on it, and run the same again"),
+        MoveError::Schema { have, want, .. } if have < want => trouble(backup, error).hint(format!(
+            "bring it up to date first, after which older versions of Pombo cannot read it: `pombo store migrate --data {backup}`"
+        )),
+        error if backup.to_string().ends_with(".partial") => {
+            trouble(backup, error).hint("it is a part of a backup that was cut off; remove it")
+        }
+        error => trouble(backup, error),
     }
-    Ok(())
+    };
+    backup.free().map_err(in_the_way)?;
+    // One from before the store was encrypted has no use for a key.
+    let sealed = backup.seal().map_err(in_the_way)?.encrypted;
+    let backup = backup.clone().with_keys(keys.filter(|_| sealed));
+    let kept = if wish.dry_run { Kept::Nowhere } else { Kept::AsOperation };
+    let mut erasure = Value::Null;
+    let done = wait_for(async {
+        erasure = on_store(&backup, setup, wish, kept).await?;
+        Ok(())
+    });
+    // Also if it could not be erased in: what is left is a backup.
+    let folded = backup.fold();
+    done?;
+    folded.map_err(|error| trouble(&backup, error))?;
+    Ok(erasure)
 }
 
 /// Asks the server that has the store, and follows its operation to the end.
@@ -99,15 +202,12 @@ async fn through_server(home: &Home, wish: &Wish, shared: &Shared) -> Result<Val
 }
 
 /// Does it here, as an operation of the store: if this process dies, the next server goes on with it.
-async fn on_store(home: &Home, setup: &pombo_kernel::setup::Setup, wish: &Wish) -> Result<Value, Trouble> {
+async fn on_store(home: &Home, setup: &Setup, wish: &Wish, kept: Kept) -> Result<Value, Trouble> {
     let opened = node::open(home.clone(), Roles::of(&[NodeRole::Scheduler]), None).await?;
     let (store, clock) = (Arc::clone(&opened.store), Arc::clone(&opened.clock));
     let broken = |error: StoreError| trouble(home, error.into());
     let tenant = wish.tenant.clone().unwrap_or_default();
-    let person = store.pseudonyms().person(&tenant, &wish.recipient).ok_or_else(|| {
-        Trouble::usage("--recipient is empty")
-            .hint("write for example ana@clinica.example, or +55 11 98765-4321")
-    })?;
+    let person = store.pseudonyms().person(&tenant, &wish.recipient).ok_or_else(nobody)?;
     let (by, now) = (Actor("pombo store".to_owned()), clock.now());
     let operation = Operation {
         note: wish.reason.as_deref().map(|reason| mask::personal(reason).into_owned()),
@@ -120,36 +220,47 @@ async fn on_store(home: &Home, setup: &pombo_kernel::setup::Setup, wish: &Wish) 
         now.millis() & 0xffff_ffff_ffff,
         pombo_web::key::hex(&clock::entropy()[..10])
     );
-    let begun = operation::begin(&tenant, id.clone(), &operation);
-    let leaf = begun.leaf.clone();
-    let version = match store.shelve(vec![begun]).await.map_err(broken)?.pop() {
-        Some(Shelved::Done { version }) => version,
-        _ => {
-            return Err(Trouble::new("the erasure could not be written down", "NOT_ERASED").hint("try again"));
+    let doc = match kept {
+        Kept::Nowhere => None,
+        Kept::AsOperation => {
+            let begun = operation::begin(&tenant, id.clone(), &operation);
+            let leaf = begun.leaf.clone();
+            let Some(Shelved::Done { version }) = store.shelve(vec![begun]).await.map_err(broken)?.pop()
+            else {
+                return Err(
+                    Trouble::new("the erasure could not be written down", "NOT_ERASED").hint("try again")
+                );
+            };
+            let tenant = tenant.clone();
+            leaf.map(|leaf| Doc { tenant, id: id.clone(), version, updated_at: now, leaf })
         }
     };
-    let doc = leaf.map(|leaf| Doc { tenant: tenant.clone(), id: id.clone(), version, updated_at: now, leaf });
-    let eraser =
-        doc.and_then(|doc| Eraser::take_up(Arc::clone(&store), Arc::clone(&clock), setup, doc, operation));
+    let eraser = Eraser::take_up(Arc::clone(&store), Arc::clone(&clock), setup, doc, operation);
     let bar = spinner();
+    let mut found = None;
+    let mut tell = |erasure: &Erasure| {
+        bar.set_message(format!("{home}: {}", doing(erasure)));
+        found = Some(erasure.clone());
+    };
     let stopped = match eraser {
-        Some(eraser) => eraser.run(&mut |erasure| bar.set_message(doing(erasure))).await,
+        Some(eraser) => eraser.run(&mut tell).await,
         None => Ok(Stopped::Elsewhere),
     };
-    let found = loop {
+    while let (Ok(Stopped::Elsewhere), Kept::AsOperation) = (&stopped, kept) {
         let doc = store.doc(Shelf::Operation, tenant.clone(), id.clone()).await.map_err(broken)?;
-        let found = doc.as_ref().and_then(operation::read);
-        match (&stopped, found) {
-            (Ok(Stopped::Elsewhere), Some(found)) if found.is_running() => tokio::time::sleep(LOOK).await,
-            (_, found) => break found,
+        let by_another = doc.as_ref().and_then(operation::read);
+        if !by_another.as_ref().is_some_and(Operation::is_running) {
+            found = by_another.and_then(|operation| operation.erasure).map(|erasure| *erasure);
+            break;
         }
-    };
+        tokio::time::sleep(LOOK).await;
+    }
     bar.finish_and_clear();
     let closed = store.close().await;
     stopped.map_err(broken)?;
     closed.map_err(broken)?;
     match found {
-        Some(Operation { state: State::Done { .. }, erasure: Some(erasure), .. }) => {
+        Some(erasure) if erasure.step == Step::Done => {
             Ok(serde_json::to_value(pombo_web::ErasureView::of(&erasure)).unwrap_or_default())
         }
         _ => Err(unfinished("the erasure did not come to its end".to_owned())),
@@ -174,8 +285,9 @@ fn doing(erasure: &Erasure) -> String {
 }
 
 /// What was erased where, and what was spared and why.
-fn show(erasure: &Value) {
+fn show(erasure: &Value, home: &Home) {
     let paint = Paint::stdout();
+    out::line(format!("{} {home}", paint.dim("in")));
     let dry = erasure["dry_run"] == true;
     let mut table = Table::new(["what", if dry { "would be erased" } else { "erased" }]);
     for (name, words) in [
@@ -221,13 +333,20 @@ fn show(erasure: &Value) {
             "{named} messages to others name the address and were left; --mentions erases them, too"
         ));
     }
-    match erasure["swept_ms"].as_u64() {
-        Some(ms) => out::note(format!(
-            "the file was rewritten in {ms} ms; copies and backups made before still have everything"
-        )),
-        None if !dry => out::note(
-            "a database overwrites what was erased in time; copies and backups made before still have everything",
-        ),
-        None => {}
+    if let Some(ms) = erasure["swept_ms"].as_u64() {
+        out::note(format!("the file was rewritten in {ms} ms"));
+    }
+}
+
+/// Where more of it may be.
+fn told_of_rest(erasure: &Value, wish: &Wish) {
+    if erasure["dry_run"] == true {
+        return;
+    }
+    if erasure["swept_ms"].is_null() {
+        out::note("a database overwrites what was erased in time");
+    }
+    if wish.also_in.is_empty() {
+        out::note("copies and backups made before still have everything; --also-in erases in them, too");
     }
 }

@@ -92,11 +92,13 @@ Examples:
     /// Erase everything of one person, for good
     #[command(
         after_help = "Messages that wait are cancelled first, and those being sent are waited for. Claims of the last five years are \
-spared, and listed. A server that has the store is asked to do it; on a database it is done beside the servers.
+spared, and listed. A server that has the store is asked to do it; on a database it is done beside the servers. In backups it is done \
+here, in one after the other; one in which it cannot be done keeps none of the others from its turn.
 
 Examples:
   pombo store erase --recipient '+55 11 98765-4321' --dry-run
-  pombo store erase --recipient ana@clinica.example --reason 'asked for in writing on 2026-11-16'"
+  pombo store erase --recipient ana@clinica.example --reason 'asked for in writing on 2026-11-16'
+  pombo store erase --recipient ana@clinica.example --also-in /backup/pombo-*"
     )]
     Erase(erase::Wish),
     /// Remove messages that ended long ago

@@ -93,7 +93,7 @@ async fn at(store: &dyn Store) -> (Doc, Operation) {
 async fn eraser(store: &Arc<dyn Store>, clock: &Arc<Hand>) -> Eraser {
     let (doc, operation) = at(&**store).await;
     let setup = setup().borrow().clone();
-    Eraser::take_up(Arc::clone(store), Arc::<Hand>::clone(clock), &setup, doc, operation).unwrap()
+    Eraser::take_up(Arc::clone(store), Arc::<Hand>::clone(clock), &setup, Some(doc), operation).unwrap()
 }
 
 async fn erased(store: &Arc<dyn Store>, clock: &Arc<Hand>) -> Erasure {

@@ -46,11 +46,21 @@ pub(crate) fn backup(
     drop(copy);
     let copy = file::connect(&path)?;
     copy.execute(sql!("meta_put"), params![PAUSED, pause.bytes()?])?;
-    // One file alone, without a log beside it, is what people copy.
-    copy.pragma_update(None, "journal_mode", "DELETE")?;
-    drop(copy);
-    flushed(&path)?;
-    flushed(to)?;
+    alone(copy, to)
+}
+
+/// Leaves a store that nobody uses as a backup is.
+pub(crate) fn fold(folder: &Path) -> Result<(), MoveError> {
+    let _mine = file::lock(folder)?.ok_or_else(|| MoveError::InUse(folder.display().to_string()))?;
+    alone(file::connect(&folder.join(file::NAME))?, folder)
+}
+
+/// One file alone, without a log beside it, is what people copy.
+fn alone(db: Connection, folder: &Path) -> Result<(), MoveError> {
+    db.pragma_update(None, "journal_mode", "DELETE")?;
+    drop(db);
+    flushed(&folder.join(file::NAME))?;
+    flushed(folder)?;
     Ok(())
 }
 
