@@ -1,11 +1,15 @@
 //! Hours in which something may be done: of some days, in some time zone, and not on holidays.
 
+#[cfg(test)]
+mod changes;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::Timestamp;
 use jiff::civil::{self, Weekday};
-use jiff::tz::TimeZone;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -51,10 +55,9 @@ impl Window {
         for _ in 0..DAYS_AHEAD {
             let open = self.days.iter().any(|day| day.0 == date.weekday());
             if open && !self.holidays.contains(&Date(date)) {
-                let at = |minute| self.time_zone.at(date, minute);
-                let (from, to) = (at(self.hours.from)?, at(self.hours.to)?);
-                if now < to {
-                    return Some((from, to));
+                match self.time_zone.hours(date, self.hours)? {
+                    Some((from, to)) if now < to => return Some((from, to)),
+                    _ => {}
                 }
             }
             date = date.tomorrow().ok()?;
@@ -310,16 +313,70 @@ impl Zone {
     }
 
     fn zoned(&self, now: Time) -> jiff::Zoned {
-        let stamp = jiff::Timestamp::from_millisecond(now.millis()).unwrap_or_default();
+        let stamp = Timestamp::from_millisecond(now.millis()).unwrap_or_default();
         stamp.to_zoned(self.0.clone())
     }
 
-    /// That minute of the date; where clocks are put forward over it, the first moment after.
+    /// That minute of the date, the first time that it comes; where clocks are put forward over it, the first moment
+    /// after.
     fn at(&self, date: civil::Date, minute: u16) -> Option<Time> {
+        self.spot(date, minute).map(Spot::first)
+    }
+
+    /// Those hours of the date: one stretch, in which the clock shows nothing else. `Some(None)` where they are none,
+    /// since the date ends before them or is left out altogether.
+    ///
+    /// Where clocks are put forward over all of them, they are as long as ever from the first moment after, so that a
+    /// day is not left out; where they are put back into them, so much longer. Of hours that begin or end within those
+    /// that come twice, only the stretch counts that has all of them.
+    #[allow(clippy::option_option, reason = "outside of the calendar there is nothing more to look for")]
+    fn hours(&self, date: civil::Date, hours: Hours) -> Option<Option<(Time, Time)>> {
+        let (from, to) = (self.spot(date, hours.from)?, self.spot(date, hours.to)?);
+        let end = to.first();
+        let begin = match from {
+            Spot::Twice { second, back, .. } if back < second && second < end => second,
+            _ => from.first(),
+        };
+        if begin < end {
+            return Some(Some((begin, end)));
+        }
+        let length = Span::from_mins(u64::from(hours.to - hours.from));
+        Some((self.date(begin) == date).then(|| (begin, begin + length)))
+    }
+
+    /// When the clock shows that minute of the date.
+    fn spot(&self, date: civil::Date, minute: u16) -> Option<Spot> {
         let (date, minute) = if minute == 24 * 60 { (date.tomorrow().ok()?, 0) } else { (date, minute) };
         let (hour, minute) = (i8::try_from(minute / 60).ok()?, i8::try_from(minute % 60).ok()?);
-        let zoned = self.0.to_zoned(date.at(hour, minute, 0, 0)).ok()?;
-        Some(Time::from_millis(zoned.timestamp().as_millisecond()))
+        let found = self.0.to_ambiguous_timestamp(date.at(hour, minute, 0, 0));
+        let time = |stamp: Timestamp| Time::from_millis(stamp.as_millisecond());
+        // Both of what it may mean lie around the moment at which clocks are put.
+        let earlier = found.earlier().ok()?;
+        let put = || self.0.following(earlier).next().map(|change| time(change.timestamp()));
+        Some(match found.offset() {
+            AmbiguousOffset::Unambiguous { .. } => Spot::Once(time(earlier)),
+            AmbiguousOffset::Gap { .. } => Spot::Once(put()?),
+            AmbiguousOffset::Fold { .. } => {
+                Spot::Twice { first: time(earlier), second: time(found.later().ok()?), back: put()? }
+            }
+        })
+    }
+}
+
+/// When a clock shows something.
+#[derive(Clone, Copy, Debug)]
+enum Spot {
+    /// Then; or, where clocks are put forward over it, the first moment after.
+    Once(Time),
+    /// Before clocks are put back, and after.
+    Twice { first: Time, second: Time, back: Time },
+}
+
+impl Spot {
+    fn first(self) -> Time {
+        match self {
+            Spot::Once(time) | Spot::Twice { first: time, .. } => time,
+        }
     }
 }
 
@@ -371,6 +428,11 @@ written! {
 mod tests {
     use super::*;
 
+    /// From the first hour on.
+    pub(super) fn daily() -> Window {
+        window(r#"{"hours": "00:00-24:00"}"#)
+    }
+
     fn time(text: &str) -> Time {
         text.parse().unwrap()
     }
@@ -397,9 +459,10 @@ mod tests {
     #[test] // REQ BK-6
     fn clocks_that_are_put_forward_move_it_along() {
         let early = window(r#"{"hours": "02:30-03:30", "time_zone": "America/New_York"}"#);
-        // On 2027-03-14 there is no half past two there.
+        // On 2027-03-14 there is no half past two there: the first moment after.
         let opens = early.opens(time("2027-03-14T06:00:00Z")).unwrap();
-        assert_eq!(opens, time("2027-03-14T07:30:00Z"));
+        assert_eq!(opens, time("2027-03-14T07:00:00Z"));
+        assert_eq!(early.opens(time("2027-03-14T07:29:59Z")), None);
         let manaus = window(r#"{"hours": "08:00-24:00", "time_zone": "America/Manaus"}"#);
         assert_eq!(manaus.opens(time("2026-06-01T04:00:00Z")), Some(time("2026-06-01T12:00:00Z")));
         assert_eq!(manaus.opens(time("2026-06-01T03:59:59Z")), None);
