@@ -5,6 +5,7 @@
 //! step is a pure function of what stood there, what is seen and the time.
 
 mod judge;
+mod jump;
 mod meter;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use crate::time::{Span, Time};
 use crate::window::Zone;
 
 pub use judge::{Blocked, Claims, DECISIONS, Dead, Facts, Queue, Usual, judge};
+pub use jump::{Jump, Reading};
 pub use meter::{Key, Meter, What};
 pub(crate) use words::counted;
 pub use words::{Language, Why, letter, sentence, shown};
@@ -54,6 +56,7 @@ slugs! {
         StoreUnwritable = 14 "store_unwritable",
         AuditBroken = 15 "audit_broken",
         DiskLow = 16 "disk_low",
+        ClockJumped = 17 "clock_jumped",
     }
 }
 
@@ -91,7 +94,8 @@ impl RuleName {
             RuleName::ProcessingTime
             | RuleName::NoScheduling
             | RuleName::DecisionTime
-            | RuleName::StoreUnwritable => Unit::Time,
+            | RuleName::StoreUnwritable
+            | RuleName::ClockJumped => Unit::Time,
             RuleName::Anomaly => Unit::Deviations,
             RuleName::DeadLetters
             | RuleName::PastDue
@@ -179,6 +183,10 @@ impl Rule {
             }
             R::AuditBroken => (Critical, 0.0, 0.0, Span::ZERO, 0, Span::ZERO, MINUTE),
             R::DiskLow => (Critical, 0.90, 0.88, Span::ZERO, 0, MINUTE, MINUTE),
+            // It lasts no time, and is shown for a while.
+            R::ClockJumped => {
+                (Warning, millis(Span::from_secs(10)), millis(SECOND), Span::ZERO, 0, Span::ZERO, HOUR)
+            }
         };
         let repeat = Some(Span::from_hours(4));
         Rule { name, severity, above, resolve_at, window, least, hold, calm, repeat, notify: None }
@@ -486,7 +494,7 @@ impl Change {
 /// One look at one subject: what is remembered of it from then on, and what changes.
 ///
 /// `firing` is the alert that there is. `seen` is what the rule sees; nothing, or too little to judge by, is as well as
-/// nothing wrong.
+/// nothing wrong. A wait that began later than now began before the clock was set back, and begins anew.
 fn step(
     rule: &Rule,
     watch: &Watch,
@@ -497,13 +505,13 @@ fn step(
     let value = seen.map_or(f64::NEG_INFINITY, |seen| seen.value);
     let Some(alert) = firing else {
         let Some(seen) = seen.filter(|_| value > rule.above) else { return (Watch::default(), None) };
-        let since = watch.rising.unwrap_or(now);
+        let since = watch.rising.unwrap_or(now).min(now);
         let fires = now.since(since) >= rule.hold;
         let watch = Watch { rising: Some(since), calm: None };
         return (watch, fires.then(|| Change::Fire(Alert::fired(rule, seen, since, now))));
     };
     if value <= rule.resolve_at {
-        let since = watch.calm.unwrap_or(now);
+        let since = watch.calm.unwrap_or(now).min(now);
         if now.since(since) < rule.calm {
             return (Watch { rising: None, calm: Some(since) }, None);
         }
@@ -511,11 +519,11 @@ fn step(
     }
     let watch = Watch { rising: watch.rising, calm: None };
     let Some(seen) = seen else { return (watch, None) };
-    let due = rule.repeat.is_some_and(|repeat| now.since(alert.told_at) >= repeat);
+    let due = rule.repeat.is_some_and(|repeat| ago(alert.told_at, now) >= repeat);
     let quiet = alert.acknowledged.is_some() || alert.is_silent(now);
     let reminds = due && !quiet;
     let worse = value > alert.peak || rule.severity != alert.severity;
-    if !reminds && !worse && now.since(alert.last_seen) < SEEN_EVERY {
+    if !reminds && !worse && ago(alert.last_seen, now) < SEEN_EVERY {
         return (watch, None);
     }
     let mut next = Alert {
@@ -538,6 +546,12 @@ fn step(
         return (watch, Some(Change::Remind(next)));
     }
     (watch, Some(Change::Go(next)))
+}
+
+/// How long ago that was. What lies further ahead than the clocks of nodes differ was written before the clock was set
+/// back: longer ago than anything.
+fn ago(then: Time, now: Time) -> Span {
+    if then.since(now) > SEEN_EVERY { Span::from_millis(u64::MAX) } else { now.since(then) }
 }
 
 /// One look at everything: what changes, and what is remembered of each rule and subject that is not at rest.

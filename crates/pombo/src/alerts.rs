@@ -98,7 +98,7 @@ impl Work {
         clock: Arc<dyn Clock>,
         place: Option<Home>,
     ) -> Work {
-        let readings = Readings::new(Arc::clone(&store), place);
+        let readings = Readings::new(Arc::clone(&store), Arc::clone(&clock), place);
         Work { store, setup, clock, readings, wrote: 0, well: None, full: false }
     }
 
@@ -143,10 +143,10 @@ impl Work {
     async fn look(&mut self) -> Result<Option<Looked>, StoreError> {
         let setup = self.setup.borrow().clone();
         let plan = &setup.alerts;
-        let now = self.clock.now();
+        let now = self.readings.now();
         self.store.health()?;
         let end = *self.store.watch().borrow();
-        if self.well.is_some_and(|(at, since)| at == end && now.since(since) < IDLE) {
+        if self.well.is_some_and(|(at, since)| at == end && is_fresh(since, IDLE, now)) {
             return Ok(None);
         }
         let doc = self.store.doc(Shelf::Cursor, Tenant::default(), MEMORY.to_owned()).await?;
@@ -181,7 +181,7 @@ impl Work {
     /// Somebody else has looked a moment ago.
     fn is_others(&self, doc: Option<&Doc>, plan: &Plan, now: Time) -> bool {
         let fresh = Span::from_millis(plan.every.millis() / 2);
-        doc.is_some_and(|doc| doc.version != self.wrote && now.since(doc.updated_at) < fresh)
+        doc.is_some_and(|doc| doc.version != self.wrote && is_fresh(doc.updated_at, fresh, now))
     }
 
     /// The alerts that fire, with the versions of their documents. Whoever wrote one and then went away may have left
@@ -293,6 +293,11 @@ impl Work {
             _ => Ok((version, Alert { owes: Some(why), ..alert })),
         }
     }
+}
+
+/// Whether that was less than so long ago. What lies as far ahead was before the clock was set back.
+fn is_fresh(then: Time, within: Span, now: Time) -> bool {
+    now.since(then) < within && then.since(now) < within
 }
 
 /// What people are told of an alert. The same again is the same notice.

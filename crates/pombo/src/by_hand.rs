@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use pombo_kernel::classify::Verdict;
 use pombo_kernel::dice::Dice;
@@ -29,23 +30,42 @@ use crate::config::{Config, Environment, Source};
 pub(crate) const T0: Time = Time::from_millis(1_800_000_000_000);
 
 #[derive(Debug)]
-pub(crate) struct Hand(AtomicI64);
+pub(crate) struct Hand {
+    now: AtomicI64,
+    /// How far it was set ahead, beyond what has passed.
+    set: AtomicI64,
+}
 
 impl Clock for Hand {
     fn now(&self) -> Time {
-        Time::from_millis(self.0.load(Ordering::SeqCst))
+        Time::from_millis(self.now.load(Ordering::SeqCst))
+    }
+
+    fn elapsed(&self) -> Duration {
+        let passed = self.now.load(Ordering::SeqCst) - self.set.load(Ordering::SeqCst);
+        Duration::from_millis(passed.unsigned_abs())
     }
 }
 
 impl Hand {
+    fn new() -> Arc<Hand> {
+        Arc::new(Hand { now: AtomicI64::new(T0.millis()), set: AtomicI64::new(0) })
+    }
+
     pub(crate) fn pass(&self, span: Span) {
-        self.0.fetch_add(i64::try_from(span.millis()).unwrap(), Ordering::SeqCst);
+        self.now.fetch_add(i64::try_from(span.millis()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// Somebody sets it, ahead or back.
+    pub(crate) fn set(&self, by_ms: i64) {
+        self.now.fetch_add(by_ms, Ordering::SeqCst);
+        self.set.fetch_add(by_ms, Ordering::SeqCst);
     }
 }
 
 /// An empty store, and its clock.
 pub(crate) fn model() -> (Arc<dyn Store>, Arc<Hand>) {
-    let clock = Arc::new(Hand(AtomicI64::new(T0.millis())));
+    let clock = Hand::new();
     let memory = Memory::new(Dice::seeded(1));
     (Arc::new(Shell::start(memory, clock.clone(), Box::new(|| [7; 32])).unwrap()), clock)
 }
@@ -55,13 +75,12 @@ type Kept = (&'static str, Arc<dyn Store>, Arc<Hand>, Box<dyn Any>);
 
 /// An empty store of each kind, with its clock, and what it stands on.
 pub(crate) fn every_store() -> Vec<Kept> {
-    let clock = || Arc::new(Hand(AtomicI64::new(T0.millis())));
     let (memory, at) = model();
     let folder = tempfile::tempdir().unwrap();
     let core = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
-    let sqlite_clock = clock();
+    let sqlite_clock = Hand::new();
     let sqlite = Shell::start(core, sqlite_clock.clone(), Box::new(|| [7; 32])).unwrap();
-    let postgres_clock = clock();
+    let postgres_clock = Hand::new();
     let at_database = postgres_clock.clone();
     // A thread that drives no tasks may wait for the database.
     let opened = std::thread::spawn(move || {

@@ -86,6 +86,18 @@ pub(crate) fn show_clock(registry: &Registry, database: Arc<dyn Clock>) {
     pulled(registry, "pombo_store_clock_ahead_seconds", help, ahead);
 }
 
+/// Shows how far the clock that everything goes by was set since now, ahead or back.
+pub(crate) fn show_jumps(registry: &Registry, clock: Arc<dyn Clock>) {
+    let read = |clock: &dyn Clock| (clock.now().millis(), clock.elapsed().as_secs_f64());
+    let (time, elapsed) = read(&*clock);
+    let moved = move || {
+        let (now, passed) = read(&*clock);
+        seconds(now - time) - (passed - elapsed)
+    };
+    let help = "How far the clock was set since the process began, beyond what has passed.";
+    pulled(registry, "pombo_clock_moved_seconds", help, moved);
+}
+
 /// Shows whether the engine has stopped sending for want of a durable sign of life.
 pub(crate) fn show_engine(registry: &Registry, engine: &Arc<Engine>) {
     let engine = Arc::clone(engine);

@@ -208,6 +208,7 @@ pub async fn open(place: Place, roles: Roles, keep: Option<Span>) -> Result<Open
     let opened = opening.await.unwrap_or_else(|error| Err(StoreError::Broken(error.to_string())));
     match opened {
         Ok(Stores { doors, engine, inbox, clock }) => {
+            meter::show_jumps(&registry, Arc::clone(&clock));
             if let Ok(Some(Pause { since, why })) = doors.paused().await {
                 warn!(%since, why, "the store is paused: nothing is sent until `pombo store resume`");
             }

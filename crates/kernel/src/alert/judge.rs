@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::jump::Jump;
 use super::meter::{Key, Meter, What};
 use super::{Rule, RuleName, Sample, Seen, Subject};
 use crate::block::BlockKind;
@@ -89,6 +90,8 @@ pub struct Facts {
     pub audit_broken: Option<String>,
     /// The share of the store's disk that is used.
     pub disk_used: Option<f64>,
+    /// The clock that everything goes by was set since the last look.
+    pub jump: Option<Jump>,
 }
 
 /// What the rules see.
@@ -111,6 +114,7 @@ pub fn judge(rules: &BTreeMap<RuleName, Rule>, facts: &Facts, meter: &Meter, now
             RuleName::BreakerOpen => judge.blocks(&mut seen, &[BlockKind::Breaker]),
             RuleName::Anomaly => judge.anomalies(&mut seen),
             RuleName::StoreUnwritable | RuleName::AuditBroken | RuleName::DiskLow => judge.house(&mut seen),
+            RuleName::ClockJumped => judge.clock(&mut seen),
         }
     }
     seen
@@ -266,7 +270,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Something should be on its way and nothing has been tried, by anybody.
+    /// Something should be on its way and nothing has been tried, by anybody. In time that the clock leapt over nobody
+    /// could.
     fn scheduling(&self, out: &mut Vec<Seen>) {
         let free = self.facts.queues.iter().filter(|queue| !self.is_blocked(&queue.channel));
         let (mut oldest, mut count) = (None, 0);
@@ -276,6 +281,8 @@ impl Judge<'_> {
         }
         let Some(due) = oldest else { return };
         let still = self.now.since(self.meter.attempted().map_or(due, |last| last.max(due)));
+        let leapt = self.facts.jump.map_or(Span::ZERO, Jump::leapt);
+        let still = Span::from_millis(still.millis().saturating_sub(leapt.millis()));
         let paused = self.facts.paused.iter().map(|why| Sample {
             what: "paused".to_owned(),
             text: why.clone(),
@@ -353,6 +360,20 @@ impl Judge<'_> {
             samples.retain(|sample| sample.what == key.detail);
             self.see(out, subject, value, count, samples);
         }
+    }
+
+    /// Ahead and back are two matters: of a clock that was set wrong and then right, both are told.
+    fn clock(&self, out: &mut Vec<Seen>) {
+        let Some(jump) = self.facts.jump else { return };
+        let sample = Sample {
+            what: "clock".to_owned(),
+            text: format!("it says {}, and would have said {}", self.now, jump.undone(self.now)),
+            count: 1,
+            last_at: Some(self.now),
+            ..Sample::default()
+        };
+        let subject = Subject { detail: Some(jump.as_str().to_owned()), ..Subject::house(Tenant::default()) };
+        self.see(out, subject, millis(jump.span()), 1, vec![sample]);
     }
 
     fn house(&self, out: &mut Vec<Seen>) {

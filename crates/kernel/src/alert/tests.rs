@@ -161,6 +161,11 @@ impl World {
             }
             RuleName::AuditBroken => facts.audit_broken = (level == Bad).then(|| "block 7".to_owned()),
             RuleName::DiskLow => facts.disk_used = Some(pick(level, 0.5, 0.89, 0.93)),
+            RuleName::ClockJumped => {
+                // Two readings of a clock are never taken in the very same moment.
+                let moved = pick(level, Span::from_millis(1), Span::from_secs(5), Span::from_secs(90));
+                facts.jump = Some(Jump::Ahead(moved));
+            }
         }
         facts
     }
@@ -307,6 +312,84 @@ fn people_are_reminded_until_somebody_acknowledges() {
     world.firing[0].acknowledged = Some(Acknowledged { by, at: world.now, note: None });
     assert_eq!(world.whys(Span::from_hours(13), |_| Bad), []);
     assert_eq!(world.whys(HOUR, |_| Good), [Why::Resolved], "its end is told all the same");
+}
+
+#[test] // REQ OB-4
+fn a_clock_that_is_set_tells_which_way_by_how_much_and_what_that_means() {
+    let rules = BTreeMap::from([(RuleName::ClockJumped, Rule::usual(RuleName::ClockJumped))]);
+    let fired = |jump| {
+        let facts = Facts { jump, ..Facts::default() };
+        let seen = judge(&rules, &facts, &Meter::default(), T0);
+        let changes = round(&rules, &mut BTreeMap::new(), &[], &seen, T0);
+        changes.first().map(|change| change.alert().clone())
+    };
+    let [second, day] = [Span::from_secs(1), Span::from_hours(24)];
+    assert_eq!(fired(None), None);
+    assert_eq!(fired(Some(Jump::Ahead(second))), None, "the log says so, and nobody is woken");
+    let (ahead, back) = (fired(Some(Jump::Ahead(day))).unwrap(), fired(Some(Jump::Back(day))).unwrap());
+    assert_ne!(ahead.id(), back.id(), "a clock that is set wrong and then right is two alerts");
+    assert_eq!((ahead.severity, ahead.subject.to_string()), (Severity::Warning, "clock-ahead".to_owned()));
+    let said = |alert: &Alert| [Language::En, Language::PtBr].map(|language| sentence(alert, language));
+    assert_eq!(
+        said(&ahead),
+        [
+            "the clock jumped ahead by 1d (more than 10s): what was due by then goes now",
+            "o relógio adiantou 1d (mais de 10s): o que tinha hora até lá sai agora"
+        ]
+    );
+    assert_eq!(
+        said(&back),
+        [
+            "the clock went back by 1d (more than 10s): what is due waits longer",
+            "o relógio voltou 1d (mais de 10s): o que tem hora espera mais"
+        ]
+    );
+    assert_eq!(back.samples[0].text, format!("it says {T0}, and would have said {}", T0 + day));
+}
+
+#[test] // REQ OB-4
+fn time_that_the_clock_leapt_over_is_none_in_which_nothing_was_tried() {
+    let rules = BTreeMap::from([(RuleName::NoScheduling, Rule::usual(RuleName::NoScheduling))]);
+    let still = |jump| {
+        let queue = Queue {
+            tenant: Tenant::default(),
+            channel: channel(),
+            past_due: 3,
+            oldest_due: Some(T0 - Span::from_hours(20)),
+        };
+        let facts = Facts { queues: vec![queue], jump, ..Facts::default() };
+        judge(&rules, &facts, &Meter::default(), T0)[0].value
+    };
+    let hours = |hours: u32| f64::from(hours) * 3_600_000.0;
+    assert_eq!(still(None), hours(20));
+    assert_eq!(still(Some(Jump::Ahead(Span::from_hours(24)))), 0.0, "it was due in a time that never was");
+    assert_eq!(still(Some(Jump::Back(Span::from_hours(24)))), hours(20));
+}
+
+#[test] // REQ OB-4
+fn a_clock_that_is_set_back_holds_up_no_alert_no_end_and_no_reminder() {
+    let back = Span::from_hours(30);
+    // Wrong since a moment, and then the clock is set back: the wait begins anew.
+    let mut world = World::of(RuleName::DiskLow);
+    world.tick(Bad);
+    world.now = world.now - back;
+    assert_eq!(world.whys(Span::from_mins(2), |_| Bad), [Why::Fired]);
+    world.now = world.now - back;
+    assert_eq!(
+        world.whys(Span::from_hours(5), |_| Bad),
+        [Why::Reminder, Why::Reminder],
+        "at once, and in 4 h"
+    );
+    assert!(world.firing[0].last_seen <= world.now);
+    // Over since a moment.
+    world.tick(Good);
+    world.now = world.now - back;
+    assert_eq!(world.whys(Span::from_mins(2), |_| Good), [Why::Resolved]);
+    // Nodes whose clocks differ a little do not remind each other.
+    world.tick(Bad);
+    assert_eq!(world.whys(Span::from_mins(2), |_| Bad), [Why::Fired]);
+    world.now = world.now - Span::from_secs(100);
+    assert_eq!(world.whys(Span::from_mins(1), |_| Bad), []);
 }
 
 #[test]

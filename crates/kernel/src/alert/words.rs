@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::jump::BACK;
 use super::{Alert, RuleName, Sample, Unit};
 use crate::name::ChannelName;
 use crate::notice::Letter;
@@ -140,6 +141,14 @@ pub fn sentence(alert: &Alert, language: Language) -> String {
                 R::StoreUnwritable => format!("the store could not be written for {value}"),
                 R::AuditBroken => "the audit chain does not hold".to_owned(),
                 R::DiskLow => format!("the store's disk is {value} full (more than {above})"),
+                R::ClockJumped if detail == BACK => {
+                    format!("the clock went back by {value} (more than {above}): what is due waits longer")
+                }
+                R::ClockJumped => {
+                    format!(
+                        "the clock jumped ahead by {value} (more than {above}): what was due by then goes now"
+                    )
+                }
             }
         }
         Language::PtBr => {
@@ -194,6 +203,12 @@ pub fn sentence(alert: &Alert, language: Language) -> String {
                 R::StoreUnwritable => format!("não foi possível gravar por {value}"),
                 R::AuditBroken => "a cadeia de auditoria não confere".to_owned(),
                 R::DiskLow => format!("o disco está {value} cheio (mais de {above})"),
+                R::ClockJumped if detail == BACK => {
+                    format!("o relógio voltou {value} (mais de {above}): o que tem hora espera mais")
+                }
+                R::ClockJumped => {
+                    format!("o relógio adiantou {value} (mais de {above}): o que tinha hora até lá sai agora")
+                }
             }
         }
     }

@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pombo_kernel::alert::{Blocked, Claims, Dead, Facts, Key, Meter, Plan, Queue, RuleName, Usual, What};
+use pombo_kernel::alert::{
+    Blocked, Claims, Dead, Facts, Jump, Key, Meter, Plan, Queue, Reading, RuleName, Usual, What,
+};
 use pombo_kernel::block::BlockKind;
 use pombo_kernel::decision::Decision;
 use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::{ChannelName, Tenant};
 use pombo_kernel::setup::{NOTICES, Setup};
-use pombo_kernel::time::{Span, Time};
+use pombo_kernel::time::{Clock, Span, Time};
 use pombo_store::home::Home;
 use pombo_store::shelf::{Pick, Shelf, Wanted};
 use pombo_store::stats::WITHIN;
@@ -35,6 +37,9 @@ pub(super) struct Readings {
     unusable: Option<Trouble>,
     /// How long it could not be used, until somebody was told.
     outage: Option<(Span, String)>,
+    clock: Arc<dyn Clock>,
+    /// What the clock showed when somebody was told last, and what it shows now.
+    hands: (Reading, Reading),
     claims: Option<(Time, Vec<Claims>)>,
     /// By the hour in which it was asked for.
     usual: Option<(i64, Vec<Usual>, usize)>,
@@ -48,8 +53,16 @@ struct Trouble {
 }
 
 impl Readings {
-    pub(super) fn new(store: Arc<dyn Store>, place: Option<Home>) -> Readings {
-        Readings { store, place, unusable: None, outage: None, claims: None, usual: None }
+    pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, place: Option<Home>) -> Readings {
+        let shown = read(&*clock);
+        let hands = (shown, shown);
+        Readings { store, place, unusable: None, outage: None, clock, hands, claims: None, usual: None }
+    }
+
+    /// What time it is.
+    pub(super) fn now(&mut self) -> Time {
+        self.hands.1 = read(&*self.clock);
+        self.hands.1.time
     }
 
     /// The store cannot be used; for how long by now.
@@ -60,14 +73,16 @@ impl Readings {
         now.since(known.since)
     }
 
-    /// Somebody else looks, and tells of what there was.
+    /// Somebody else looks, and tells of what there was: a store that nodes share has one clock for all.
     pub(super) fn left_to_others(&mut self) {
         self.unusable = None;
+        self.hands.0 = self.hands.1;
     }
 
     /// What was seen last is written down.
     pub(super) fn told(&mut self) {
         self.outage = None;
+        self.hands.0 = self.hands.1;
     }
 
     /// Takes in what was counted; whether anything was.
@@ -102,6 +117,7 @@ impl Readings {
             blocks: self.blocks(setup).await?,
             paused: self.store.paused().await?.map(|pause| pause.why),
             unwritable: self.outage.clone(),
+            jump: Jump::between(self.hands.0, self.hands.1),
             ..Facts::default()
         };
         for tenant in tenants(setup) {
@@ -257,6 +273,10 @@ impl Readings {
         self.usual = Some((now.hour(), usual.clone(), like.len()));
         Ok((usual, like.len()))
     }
+}
+
+fn read(clock: &dyn Clock) -> Reading {
+    Reading { time: clock.now(), elapsed: clock.elapsed() }
 }
 
 fn tenants(setup: &Setup) -> BTreeSet<Tenant> {

@@ -541,3 +541,100 @@ async fn a_category_far_above_what_is_usual_is_found_in_what_the_store_counted()
     assert_eq!(alert.count, 60 + 2 + 2);
     assert!(alert.value > 10.0, "{}", alert.value);
 }
+
+const DAY: Span = Span::from_hours(24);
+const DAY_MS: i64 = 86_400_000;
+
+#[tokio::test] // REQ OB-4
+async fn a_clock_that_jumps_is_told_with_how_far_and_so_is_its_way_back() {
+    let world = World::new();
+    let mut node = world.node();
+    world.look(&mut node, MINUTE).await;
+    world.clock.set(DAY_MS);
+    world.look(&mut node, MINUTE).await;
+    let alert = world.alert(RuleName::ClockJumped).await;
+    assert_eq!((alert.value, alert.subject.to_string()), (86_400_000.0, "clock-ahead".to_owned()));
+    let now = world.clock.now();
+    assert!(alert.samples[0].text.contains(&format!("{}", alert.fired_at - DAY)), "{alert:?} at {now}");
+    let notice = world.docs().await.iter().find_map(notice::read).unwrap();
+    assert_eq!(
+        notice.letter.subject,
+        "[Pombo] warning: the clock jumped ahead by 1d (more than 10s): what was due by then goes now"
+    );
+    // Somebody puts it right.
+    world.clock.set(-DAY_MS);
+    world.look(&mut node, MINUTE).await;
+    let jumped = RuleName::ClockJumped;
+    assert_eq!(world.alerts().await, [(jumped, State::Firing); 2]);
+    assert_eq!(world.told().await, ["alert.fired"; 2]);
+    world.look(&mut node, Span::from_hours(3)).await;
+    assert_eq!(world.alerts().await, [(jumped, State::Resolved); 2]);
+    assert_eq!(world.told().await.len(), 4);
+}
+
+#[tokio::test] // REQ OB-4
+async fn a_clock_that_is_set_back_while_all_is_well_is_told_soon() {
+    let world = World::new();
+    let mut node = world.node();
+    world.look(&mut node, Span::from_mins(3)).await;
+    world.clock.set(-DAY_MS);
+    world.look(&mut node, Span::from_secs(10)).await;
+    assert_eq!(world.alert(RuleName::ClockJumped).await.subject.to_string(), "clock-back");
+}
+
+#[tokio::test] // REQ OB-4
+async fn a_clock_that_just_goes_on_and_one_that_is_corrected_by_little_are_no_alert() {
+    let world = World::new();
+    let mut node = world.node();
+    for _ in 0..60 {
+        world.clock.set(9_000);
+        world.look(&mut node, MINUTE).await;
+        world.clock.set(-9_000);
+        world.look(&mut node, MINUTE).await;
+    }
+    assert_eq!(world.alerts().await, []);
+}
+
+#[tokio::test] // REQ OB-4
+async fn a_jump_that_could_not_be_written_is_told_by_the_next_look() {
+    let world = World::new();
+    let mut node = world.node();
+    let plan = world.setup.borrow().alerts.clone();
+    world.look(&mut node, MINUTE).await;
+    world.clock.set(-DAY_MS);
+    node.in_trouble(&plan, &StoreError::Unavailable("no space left".to_owned()));
+    world.clock.pass(Span::from_secs(5));
+    node.round().await.unwrap();
+    assert_eq!(world.alert(RuleName::ClockJumped).await.value, 86_400_000.0);
+}
+
+#[tokio::test] // REQ OB-4
+async fn two_nodes_that_see_the_same_jump_tell_of_it_once() {
+    let world = World::new();
+    let (mut one, mut two) = (world.node(), world.node());
+    for nth in 0..60 {
+        if nth == 5 {
+            world.clock.set(DAY_MS);
+        }
+        world.clock.pass(Span::from_secs(7));
+        one.round().await.unwrap();
+        world.clock.pass(Span::from_secs(3));
+        two.round().await.unwrap();
+    }
+    assert_eq!(world.alerts().await, [(RuleName::ClockJumped, State::Firing)]);
+    assert_eq!(world.told().await, ["alert.fired"]);
+}
+
+#[tokio::test] // REQ OB-4
+async fn whoever_starts_after_the_clock_was_set_back_looks_at_once() {
+    let world = World::new();
+    let mut node = world.node();
+    world.hold().await;
+    world.look(&mut node, MINUTE).await;
+    drop(node);
+    world.store.unblock(world.mail(), Actor::engine()).await.unwrap();
+    // What was written last lies a day ahead, and it is nobody who looks just now.
+    world.clock.set(-DAY_MS);
+    world.look(&mut world.node(), Span::from_mins(2)).await;
+    assert_eq!(world.alerts().await, [(RuleName::ChannelHeld, State::Resolved)]);
+}
