@@ -1,12 +1,13 @@
-"""Pombo alone, on both stores: HTTP in and out, idle, with a million waiting, and behind a deep backlog."""
+"""Pombo alone, on both stores: HTTP in and out, idle, looked at, with a million waiting, and behind a deep backlog."""
 import contextlib, datetime, json, os, shutil, statistics, subprocess, time
 from pathlib import Path
 from tempfile import mkdtemp
 
+from . import looked
 from .machine import Servers, Trouble, family_cpu_s, need_room, say
 from .pombo import KEY, Served, of_pombo
 
-ROWS = ["HTTP", "idle", "memory", "W4"]
+ROWS = ["HTTP", "idle", "looked", "memory", "W4"]
 IDLE_S, SETTLING_S = 30, 5
 WAITING = 1_000_000
 # Behind so many that are due tomorrow, so many are sent: enough that ticks of 10 ms tell a hundredth.
@@ -87,6 +88,14 @@ class Bench:
             rows.append(value("idle", store, "% of a core, its server", [beside]))
         return rows
 
+    def looked(self, store):
+        with self.ground(store) as (own, place):
+            lines = looked.rates(self, store, own, place)
+        what = "while somebody loads heavy pages"
+        return [value(what, store, "messages/s", [line["looked_per_s"] for line in lines]),
+                value(what, store, "pages/s", [line["pages_per_s"] for line in lines]),
+                value(what, store, "times what is sent otherwise", looked.ratio(lines), "≥ 0.90", lambda it: it >= 0.9)]
+
     def memory(self, store):
         """A million messages for tomorrow, imported from a file by `pombo messages import`."""
         count = max(1_000, round(WAITING * self.args.scale))
@@ -156,7 +165,7 @@ def measured(args, binary, servers, record):
     bench, rows = Bench(args, binary, servers, record), []
     if "postgres" in args.stores:
         servers.postgres()
-    makers = {"HTTP": bench.http, "idle": bench.idle, "memory": bench.memory, "W4": bench.deep}
+    makers = {"HTTP": bench.http, "idle": bench.idle, "looked": bench.looked, "memory": bench.memory, "W4": bench.deep}
     for name in [name for name in ROWS if name in (args.only or ROWS)]:
         for store in args.stores:
             say(f"{name}, {store}")
