@@ -136,13 +136,23 @@ fn an_upgrade_that_died_in_its_last_step_goes_on_from_there() {
 }
 
 #[test] // fault 13
-fn views_are_the_engines_also_after_a_dump_without_owners() {
-    let plain = restored(&dumped(migrated().url()));
-    let owners = "SELECT DISTINCT relowner::regrole FROM pg_class
-                  WHERE relnamespace = 'pombo'::regnamespace AND relkind = 'v'";
-    assert_ne!(plain.database.ask(owners), "pombo_engine");
+fn views_are_the_engines_and_show_what_they_did_also_after_a_dump_without_owners() {
+    let database = migrated();
+    database.ask(
+        "INSERT INTO pombo.channel VALUES ('mail', 'smtp', 'default', 6, true, true);
+         INSERT INTO pombo.inbox (request) VALUES ('{\"channel\": \"mail\", \"to\": \"ana@example.com\"}')",
+    );
+    let plain = restored(&dumped(database.url()));
+    let seen = || {
+        plain.database.ask(
+            "SELECT DISTINCT relowner = 'pombo_engine'::regrole FROM pg_class
+             WHERE relnamespace = 'pombo'::regnamespace AND relkind = 'v';
+             SET ROLE pombo_app; SELECT recipient_email FROM pombo.email_queue",
+        )
+    };
+    assert_eq!(seen(), "f");
     drop(plain.open().unwrap());
-    assert_eq!(plain.database.ask(owners), "pombo_engine");
+    assert_eq!(seen(), "t\nana@example.com");
 }
 
 #[test] // fault 57, REQ SE-1
