@@ -8,7 +8,7 @@ mod place;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,7 +21,7 @@ use pombo_kernel::erasure::{Erasure, Step};
 use pombo_kernel::message::Actor;
 use pombo_kernel::name::Tenant;
 use pombo_kernel::operation::{Kind, Operation, Stage};
-use pombo_kernel::time::{Span, Time};
+use pombo_kernel::time::Time;
 use pombo_store::core::Core as _;
 use pombo_store::sqlite::Sqlite;
 use pombo_testbed::{Cluster, Database};
@@ -595,17 +595,15 @@ async fn an_erasure_that_a_server_was_killed_in_goes_on_as_soon_as_the_next_one_
     let data = house.place.data();
     let server = house.place.start();
     house.place.ready().await;
-    let (tenant, now) = (Tenant::default(), SystemTime::now());
-    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
-    let now = Time::from_millis(i64::try_from(now).unwrap());
     assert!(server.terminate().await.success());
-    // What a server leaves that dies while it rewrites its file; its lease has an hour to go.
-    let later = now + Span::from_hours(1);
+    // What a server leaves that dies while it rewrites its file. Whoever minds its lease waits until 2099.
+    let (tenant, now) = (Tenant::default(), Time::from_millis(1_800_000_000_000));
+    let later = Time::from_millis(4_070_908_800_000);
     let mut core = Sqlite::open(&data, Dice::seeded(1), &[7; 32]).unwrap();
     let person = core.pseudonyms().person(&tenant, PHONE).unwrap();
     let mut left = Erasure::new(tenant.clone(), person, false, false);
     left.step = Step::Sweep;
-    let operation = Operation::new(Kind::Erase, Stage::Erasing, Actor("ana".to_owned()), later);
+    let operation = Operation::new(Kind::Erase, Stage::Erasing, Actor("ana".to_owned()), now);
     let wish = pombo_web::operation::begin(&tenant, "opr_left".to_owned(), &operation.erasing(left, later));
     core.shelve(&wish, now).unwrap();
     core.commit(now, &[7; 32]).unwrap();
