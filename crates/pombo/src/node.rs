@@ -16,6 +16,7 @@ use pombo_kernel::dice::Dice;
 use pombo_kernel::name::LaneName;
 use pombo_kernel::setup::Setup;
 use pombo_kernel::time::{Clock, Span};
+use pombo_store::core::Core;
 use pombo_store::postgres::inbox::Inbox;
 use pombo_store::postgres::{self, Target};
 use pombo_store::shell::Shell;
@@ -182,6 +183,8 @@ pub struct Node {
 pub struct Opened {
     /// The store, with the readers of the doors.
     pub store: Arc<dyn Store>,
+    /// The same store, with readers of the dashboard's own: heavy pages must not hold up callers of the API.
+    pages: Arc<dyn Store>,
     /// The same store, with readers of the engine's own: many callers at the doors must not hold up sending.
     pub(crate) engine_store: Arc<dyn Store>,
     inbox: Option<Arc<dyn Inbox>>,
@@ -207,12 +210,12 @@ pub async fn open(place: Place, roles: Roles, keep: Option<Span>) -> Result<Open
     });
     let opened = opening.await.unwrap_or_else(|error| Err(StoreError::Broken(error.to_string())));
     match opened {
-        Ok(Stores { doors, engine, inbox, clock }) => {
+        Ok(Stores { doors, pages, engine, inbox, clock }) => {
             meter::show_jumps(&registry, Arc::clone(&clock));
             if let Ok(Some(Pause { since, why })) = doors.paused().await {
                 warn!(%since, why, "the store is paused: nothing is sent until `pombo store resume`");
             }
-            Ok(Opened { store: doors, engine_store: engine, inbox, clock, place, roles, registry })
+            Ok(Opened { store: doors, pages, engine_store: engine, inbox, clock, place, roles, registry })
         }
         Err(error) => Err(NodeError::Store { place, error }),
     }
@@ -221,6 +224,7 @@ pub async fn open(place: Place, roles: Roles, keep: Option<Span>) -> Result<Open
 /// A store with what belongs to it.
 struct Stores {
     doors: Arc<dyn Store>,
+    pages: Arc<dyn Store>,
     engine: Arc<dyn Store>,
     /// What applications enqueue by SQL, where they can.
     inbox: Option<Arc<dyn Inbox>>,
@@ -228,15 +232,26 @@ struct Stores {
     clock: Arc<dyn Clock>,
 }
 
+/// How many read beside the writer of an embedded store, for the dashboard and for the engine each.
+const READERS: usize = 4;
+
 fn embedded(folder: &Folder, registry: &Registry) -> Result<Stores, StoreError> {
     let core = Sqlite::open_with(folder, Dice::seeded(clock::seed()), &clock::entropy(), folder.keys())?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let shell = Shell::start(core, Arc::clone(&clock), Box::new(clock::entropy))?;
-    shell.meter().show(registry);
-    meter::show_readers(registry, vec![("all", Box::new(shell.readers()))]);
+    let readers = || (0..READERS).map(|_| core.reader()).collect::<Result<Vec<_>, _>>();
+    let (for_pages, for_engine) = (readers()?, readers()?);
+    let doors = Shell::start(core, Arc::clone(&clock), Box::new(clock::entropy))?;
+    let (pages, engine) = (doors.beside(for_pages), doors.beside(for_engine));
+    doors.meter().show(registry);
+    show_readers(registry, [&doors, &pages, &engine]);
     meter::show_folder(registry, folder);
-    let shell: Arc<dyn Store> = Arc::new(shell);
-    Ok(Stores { doors: Arc::clone(&shell), engine: shell, inbox: None, clock })
+    Ok(Stores {
+        doors: Arc::new(doors),
+        pages: Arc::new(pages),
+        engine: Arc::new(engine),
+        inbox: None,
+        clock,
+    })
 }
 
 fn shared(
@@ -249,16 +264,24 @@ fn shared(
     let local = Arc::new(SteadyClock::new());
     let started = postgres::start(&options, local, Dice::seeded(clock::seed()), Box::new(clock::entropy))?;
     started.store.meter().show(registry);
-    let pools: Vec<(_, meter::Ask)> =
-        vec![("doors", Box::new(started.store.readers())), ("engine", Box::new(started.engine.readers()))];
-    meter::show_readers(registry, pools);
+    show_readers(registry, [&started.store, &started.dashboard, &started.engine]);
     meter::show_clock(registry, Arc::clone(&started.clock));
     Ok(Stores {
         doors: Arc::new(started.store),
+        pages: Arc::new(started.dashboard),
         engine: Arc::new(started.engine),
         inbox: Some(Arc::new(started.inbox)),
         clock: started.clock,
     })
+}
+
+fn show_readers<C: Core>(registry: &Registry, [doors, pages, engine]: [&Shell<C>; 3]) {
+    let pools: Vec<(_, meter::Ask)> = vec![
+        ("doors", Box::new(doors.readers())),
+        ("pages", Box::new(pages.readers())),
+        ("engine", Box::new(engine.readers())),
+    ];
+    meter::show_readers(registry, pools);
 }
 
 impl Opened {
@@ -292,12 +315,14 @@ impl Opened {
                 Some(ready.map_err(|error| NodeError::Listen { address, error })?)
             }
         };
+        let pages = Arc::clone(&self.pages);
         let works = self.work(config, channels, &lanes);
         let entropy = Arc::new(clock::entropy);
         let door = Door::new(Arc::clone(&works.store), works.setup.subscribe(), works.clock.clone(), entropy);
         if let Some(traces) = &works.traces {
             door.keep_traces(traces.tracer());
         }
+        door.show_pages_by(pages);
         door.measure_with(works.meter.clone());
         door.watch_for(works.engine.iter().map(sign_of).collect());
         let router = match works.roles.has(NodeRole::Api) {
@@ -317,7 +342,7 @@ impl Opened {
 
     /// Does what its roles ask for, and opens no door. Works the lanes that are named; all if none are.
     pub fn work(self, config: Config, channels: Channels, lanes: &[LaneName]) -> Works {
-        let Opened { store, engine_store, inbox, clock, place, roles, registry } = self;
+        let Opened { store, pages: _, engine_store, inbox, clock, place, roles, registry } = self;
         // Not before: whoever only looks into a folder, or erases in a backup, leaves it no larger than it was.
         if let Place::Embedded(folder) = &place {
             reserve::keep(folder);

@@ -260,7 +260,7 @@ pub(crate) fn routed(mut router: Router<Door>) -> Router<Door> {
     for (place, page) in PAGES.iter().enumerate() {
         let Ok(filter) = MethodFilter::try_from(page.method()) else { continue };
         let handler = move |State(door): State<Door>, request: Request| async move {
-            measured(Some(crate::ROUTES.len() + 1 + place), &door, run(page, door.clone(), request)).await
+            measured(Some(crate::ROUTES.len() + 1 + place), &door, run(page, door.for_page(), request)).await
         };
         router = router.route(page.path, on(filter, handler));
     }

@@ -68,10 +68,19 @@ pub use server::{Bounds, serve, serve_within};
 
 /// What every request needs. Clones are the same door.
 #[derive(Clone)]
-pub struct Door(Arc<Inner>);
+pub struct Door(Arc<Inner>, Reads);
+
+/// Whose readers are used.
+#[derive(Clone, Copy, Debug)]
+enum Reads {
+    Api,
+    Pages,
+}
 
 struct Inner {
     store: Arc<dyn Store>,
+    /// The same store with readers of the pages' own, if they have any.
+    pages: OnceLock<Arc<dyn Store>>,
     setup: watch::Receiver<Arc<Setup>>,
     clock: Arc<dyn Clock>,
     /// Where secrets come from that are made here.
@@ -153,8 +162,9 @@ impl Door {
         entropy: Arc<keys::Entropy>,
         patience: Patience,
     ) -> Door {
-        Door(Arc::new(Inner {
+        let inner = Inner {
             store,
+            pages: OnceLock::new(),
             setup,
             clock,
             entropy,
@@ -173,7 +183,19 @@ impl Door {
             tracer: OnceLock::new(),
             meter: OnceLock::new(),
             signs: OnceLock::new(),
-        }))
+        };
+        Door(Arc::new(inner), Reads::Api)
+    }
+
+    /// Has pages read by that handle of the same store. To be called before the first request; without it, they share
+    /// the readers of the API.
+    pub fn show_pages_by(&self, store: Arc<dyn Store>) {
+        let _ = self.0.pages.set(store);
+    }
+
+    /// The same door, for a page.
+    fn for_page(&self) -> Door {
+        Door(Arc::clone(&self.0), Reads::Pages)
     }
 
     /// Measures with that from now on. To be called before the first request; without it, numbers are kept for nobody.
@@ -223,7 +245,10 @@ impl Door {
     }
 
     fn store(&self) -> &dyn Store {
-        &*self.0.store
+        match (self.1, self.0.pages.get()) {
+            (Reads::Pages, Some(pages)) => &**pages,
+            _ => &*self.0.store,
+        }
     }
 
     /// What retries have taught, as it was read lately.

@@ -169,6 +169,8 @@ async fn a_node_on_postgresql_tells_the_same_and_its_clock() {
     for (name, count) in [
         (r#"pombo_messages_total{channel="crm",event="sent"}"#, 2.0),
         (r#"pombo_attempts_total{channel="crm",number="2",outcome="sent"}"#, 1.0),
+        (r#"pombo_store_readers{for="doors"}"#, 4.0),
+        (r#"pombo_store_readers{for="pages"}"#, 4.0),
         (r#"pombo_store_readers{for="engine"}"#, 4.0),
         ("pombo_store_readable", 1.0),
     ] {

@@ -415,3 +415,17 @@ async fn a_hold_is_seen_by_whoever_looks_at_the_channel() {
     assert_eq!(ids, ["standing"]);
     assert!(changed[0]["html"].as_str().unwrap().contains("Moving house"), "{changed:?}");
 }
+
+#[tokio::test] // fault 38
+async fn pages_are_read_by_readers_of_their_own() {
+    // Two stores, with one message each under the same id, tell apart who reads by which.
+    let (house, pages) = (House::new().await, House::new().await);
+    house.door.show_pages_by(pages.store.clone());
+    let id = house.created(&json!({"reference": "by-the-api"})).await;
+    assert_eq!(pages.created(&json!({"reference": "on-the-page"})).await, id);
+    let mut browser = Browser::new(&house);
+    browser.enter(&[("key", "key-admin")]).await;
+    let page = browser.page(&format!("/messages/{id}")).await;
+    assert!(page.contains("on-the-page") && !page.contains("by-the-api"), "{page}");
+    assert_eq!(house.get(&format!("/v1/messages/{id}")).await.json()["reference"], "by-the-api");
+}
