@@ -220,6 +220,11 @@ fn nothing_sets_out_after_a_pause_whoever_races() {
                 // Far enough for the wait to be over, whoever sent last.
                 node.now = node.now + secs(60);
                 let over = paused.load(Ordering::SeqCst);
+                // Some are left for whoever pauses, however late it gets its turn.
+                if !over && n != 0 && sent.load(Ordering::SeqCst) >= 100 {
+                    node.group(|_, _| Ok(()));
+                    continue;
+                }
                 let taken = node.claim(5);
                 assert!(!over || taken.is_empty(), "sent after the pause");
                 for claimed in &taken {
