@@ -91,10 +91,14 @@ class Bench:
     def looked(self, store):
         with self.ground(store) as (own, place):
             lines = looked.rates(self, store, own, place)
-        what = "while somebody loads heavy pages"
-        return [value(what, store, "messages/s", [line["looked_per_s"] for line in lines]),
-                value(what, store, "pages/s", [line["pages_per_s"] for line in lines]),
-                value(what, store, "times what is sent otherwise", looked.ratio(lines), "≥ 0.90", lambda it: it >= 0.9)]
+        rows = []
+        for who, what, target in [("people", "while ten heavy pages a second are loaded", 0.9),
+                                  ("program", "while heavy pages are loaded without a pause", None)]:
+            rows += [value(what, store, "messages/s", [line[who]["messages_per_s"] for line in lines]),
+                     value(what, store, "pages/s", [line[who]["pages_per_s"] for line in lines]),
+                     value(what, store, "times what is sent otherwise", looked.ratio(lines, who),
+                           *(("≥ 0.90", lambda it: it >= 0.9) if target else ()))]
+        return rows
 
     def memory(self, store):
         """A million messages for tomorrow, imported from a file by `pombo messages import`."""

@@ -1,4 +1,5 @@
-"""How much is sent while somebody loads the dashboard's heaviest pages without a pause, and while nobody does."""
+"""How much is sent while somebody loads the dashboard's heaviest pages, ten a second or without a pause, and while nobody
+does."""
 import multiprocessing, time
 from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +16,17 @@ HEAVY = ["/", "/?range=7d", "/messages?state=failed", "/messages?recipient=https
          "/dead/letters", "/campaigns", "/audit", "/audit/chain?check=1"]
 
 
-def gaze(port, cookie, stop, seen):
+# Who looks, and for how many seconds each page is looked at: more than a roomful of people, and a program.
+PAUSES = {"nobody": None, "people": 0.1, "program": 0}
+
+
+def gaze(port, cookie, pause, stop, seen):
     """Loads one heavy page after another, over one connection, until it is told to stop."""
     line = Line(port)
     line.headers = {"Cookie": cookie}
     while True:
         for path in HEAVY:
-            if stop.is_set():
+            if stop.wait(pause):
                 return
             answer, _ = line.ask("GET", path)
             if answer.status != 200:
@@ -31,12 +36,13 @@ def gaze(port, cookie, stop, seen):
 
 
 class Somebody:
-    """A person with a dashboard, in a process of their own: what they read costs the callers nothing but the machine."""
+    """Whoever has a dashboard, in a process of their own: what they read costs the callers nothing but the machine."""
 
-    def __init__(self, served):
+    def __init__(self, served, pause):
         self.stop, self.seen = multiprocessing.Event(), multiprocessing.Value("q", 0)
         cookie = pages.log_in(served).headers["Cookie"]
-        self.process = multiprocessing.Process(target=gaze, args=(served.port, cookie, self.stop, self.seen), daemon=True)
+        self.process = multiprocessing.Process(target=gaze, daemon=True,
+                                               args=(served.port, cookie, pause, self.stop, self.seen))
 
     def __enter__(self):
         self.process.start()
@@ -70,11 +76,11 @@ def rate(served, bodies, count):
 
 
 def rates(bench, store, own, place):
-    """By round: messages a second with nobody and with somebody, and pages a second."""
+    """By round: messages a second by who looks, and pages a second."""
     scaled = lambda size, least: max(least, round(size * bench.args.scale))
     past = Namespace(messages=scaled(MESSAGES, 1_000), dead=scaled(DEAD, 100), campaigns=scaled(CAMPAIGNS, 10))
     count = scaled(SENT, 2_000)
-    runs = 2 * bench.args.pairs + 1
+    runs = len(PAUSES) * bench.args.pairs + 1
     need_room(own.folder, (past.messages + past.dead + runs * count) * pages.ENDED_BYTES[store] / 1e9, "the history")
     port = pages.sandbox(bench.binary, own)
     served = Served(bench.binary, own, pages.CONFIG.format(evolution=port + 1), place, BENCH_KEY="bench", POMBO_LOG="error")
@@ -87,19 +93,20 @@ def rates(bench, store, own, place):
     found = []
     for number in range(1, bench.args.pairs + 1):
         line = {"workload": "looked", "store": store, "round": number, "messages": count}
-        for who in ["nobody", "somebody"][:: 1 if number % 2 else -1]:
-            if who == "nobody":
-                line["alone_per_s"] = rate(served, bodies, count)
+        for who in list(PAUSES)[:: 1 if number % 2 else -1]:
+            if PAUSES[who] is None:
+                line[who] = {"messages_per_s": rate(served, bodies, count)}
                 continue
-            with Somebody(served) as somebody:
+            with Somebody(served, PAUSES[who]) as somebody:
                 before, began = somebody.seen.value, time.monotonic()
-                line["looked_per_s"] = rate(served, bodies, count)
-                line["pages_per_s"] = (somebody.seen.value - before) / (time.monotonic() - began)
+                messages = rate(served, bodies, count)
+                pages_per_s = (somebody.seen.value - before) / (time.monotonic() - began)
+                line[who] = {"messages_per_s": messages, "pages_per_s": pages_per_s}
         bench.record(line)
-        say(f"{line['alone_per_s']:,.0f} messages/s alone, {line['looked_per_s']:,.0f} with {line['pages_per_s']:,.0f} pages/s")
+        say(", ".join(f"{who} {line[who]['messages_per_s']:,.0f}" for who in PAUSES) + " messages/s")
         found.append(line)
     return found
 
 
-def ratio(lines):
-    return [round(line["looked_per_s"] / line["alone_per_s"], 3) for line in lines]
+def ratio(lines, who):
+    return [round(line[who]["messages_per_s"] / line["nobody"]["messages_per_s"], 3) for line in lines]
