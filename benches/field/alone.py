@@ -92,12 +92,11 @@ class Bench:
         with self.ground(store) as (own, place):
             lines = looked.rates(self, store, own, place)
         rows = []
-        for who, what, target in [("people", "while ten heavy pages a second are loaded", 0.9),
-                                  ("program", "while heavy pages are loaded without a pause", None)]:
+        for who, what, *target in [("people", "while ten heavy pages a second are loaded", "≥ 0.90", lambda it: it >= 0.9),
+                                   ("program", "while heavy pages are loaded without a pause")]:
             rows += [value(what, store, "messages/s", [line[who]["messages_per_s"] for line in lines]),
                      value(what, store, "pages/s", [line[who]["pages_per_s"] for line in lines]),
-                     value(what, store, "times what is sent otherwise", looked.ratio(lines, who),
-                           *(("≥ 0.90", lambda it: it >= 0.9) if target else ()))]
+                     value(what, store, "times what is sent otherwise", looked.ratio(lines, who), *target)]
         return rows
 
     def memory(self, store):

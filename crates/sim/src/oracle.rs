@@ -138,7 +138,7 @@ pub(crate) struct Oracle {
     /// How far the chain has been checked. Whoever opens the store anew checks it from its start.
     walk: Walk,
     /// What keepers have seen to be given up, and when each had ended.
-    ripe: BTreeMap<MessageId, Option<Time>>,
+    ripe: BTreeMap<MessageId, Time>,
     /// How often the clock has jumped.
     jumps: u64,
     /// The latest that it has been.

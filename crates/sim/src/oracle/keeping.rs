@@ -17,8 +17,8 @@ use super::{Checked, Oracle, Tale, broken, hold, is_end};
 type Counts = BTreeMap<(String, String, String), u64>;
 
 impl Oracle {
-    /// What retention gives up at that time, and how each of them has ended.
-    fn given_up(&self, rules: &Rules, now: Time) -> BTreeMap<MessageId, Option<Time>> {
+    /// What retention gives up at that time, and when each of them ended.
+    fn given_up(&self, rules: &Rules, now: Time) -> BTreeMap<MessageId, Time> {
         let mut newer = BTreeMap::new();
         let mut found = BTreeMap::new();
         let ended = self.tales.iter().rev().filter(|(_, tale)| !tale.gone && is_end(tale.state));
@@ -26,9 +26,8 @@ impl Oracle {
             let queue = &tale.message.queue;
             let before: &mut u64 = newer.entry((&queue.tenant, &queue.channel, tale.state)).or_default();
             let keep = rules.of(&queue.channel, tale.state);
-            if tale.ended.is_some_and(|ended| gives_up(keep, ended, *before, now)) {
-                found.insert(*id, tale.ended);
-            }
+            let over = tale.ended.filter(|ended| gives_up(keep, *ended, *before, now));
+            found.extend(over.map(|ended| (*id, ended)));
             *before += 1;
         }
         found
@@ -38,13 +37,12 @@ impl Oracle {
     pub(crate) fn looked(&mut self, rules: &Rules, now: Time, found: &[MessageKey], whole: bool) -> Checked {
         let should = self.given_up(rules, now);
         for key in found {
-            let known = should.keys().find(|id| id.key() == *key);
-            let Some(id) = known else {
+            let Some((id, ended)) = should.iter().find(|(id, _)| id.key() == *key) else {
                 let id = self.tales.keys().find(|id| id.key() == *key);
                 let name = id.map(|id| self.name(*id)).unwrap_or_default();
                 return broken(1, format_args!("{name} is taken for given up, and is not"));
             };
-            self.ripe.insert(*id, should.get(id).copied().flatten());
+            self.ripe.insert(*id, *ended);
         }
         // Whoever was accepted since then is not looked at, though by a clock that is wrong it ended before.
         let horizon = rules.horizon(now).unwrap_or(Time::MAX);
@@ -77,7 +75,7 @@ impl Oracle {
         for (id, tale) in self.tales.iter_mut().filter(|(_, tale)| !tale.gone) {
             if reader.story(tale.tenant(), *id)?.is_none() {
                 let name = tale.message.body.reference.clone().unwrap_or_default();
-                let seen = self.ripe.get(id).is_some_and(|ended| is_end(tale.state) && *ended == tale.ended);
+                let seen = tale.ended.is_some() && self.ripe.get(id).copied() == tale.ended;
                 hold!(1, seen, "{name} is gone, and nobody had seen it given up as it is: {}", tale.state);
                 tale.gone = true;
                 let queue = &tale.message.queue;
