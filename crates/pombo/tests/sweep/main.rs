@@ -50,9 +50,10 @@ fn dying(call: &str, nth: u32, files: &[PathBuf]) -> Command {
     strace
 }
 
-/// What a store is written to: its index, which is made anew at each start, is left out.
+/// What a store is written to, and a backup that becomes one: the index of its log, which is made anew at each start, is
+/// left out.
 fn written(data: &Path) -> Vec<PathBuf> {
-    ["pombo.db", "pombo.db-wal"].map(|name| data.join(name)).into()
+    ["pombo.db", "pombo.db-wal", "pombo.db-journal"].map(|name| data.join(name)).into()
 }
 
 fn was_killed(ended: ExitStatus) -> bool {

@@ -155,10 +155,27 @@ pub(crate) fn migrated(folder: &Path, entropy: &[u8; 32]) -> Result<u32, StoreEr
 /// A connection that changes nothing, beside whoever writes.
 pub(super) fn looking(folder: &Path) -> Result<Connection, StoreError> {
     log::keep_beside(folder)?;
+    undo_beside(folder)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(folder.join(file::NAME), flags)?;
     db.execute_batch("PRAGMA cache_size = -16384; PRAGMA busy_timeout = 5000; PRAGMA query_only = ON;")?;
     Ok(db)
+}
+
+/// Undoes what a process left half done that was killed while it made a store of a backup, or a backup of a store.
+///
+/// Such a change goes by a journal instead of the log, and who opens a file to look may not undo it. Whoever has the
+/// folder at the moment sees to that himself.
+fn undo_beside(folder: &Path) -> Result<(), StoreError> {
+    if !folder.join(format!("{}-journal", file::NAME)).exists() {
+        return Ok(());
+    }
+    let Some(_mine) = file::lock(folder)? else { return Ok(()) };
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(folder.join(file::NAME), flags)?;
+    // The first read undoes it.
+    db.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(())
 }
 
 /// Refuses a folder without a store, or with one of another schema.
