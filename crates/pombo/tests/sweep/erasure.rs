@@ -15,8 +15,7 @@ use crate::place::{Place, binary, sink};
 use crate::{FLUSHES, WRITES, copied, dies, hand_in, left_by, nths, sound, store};
 
 const SHORT: [(&str, &[u32]); 2] = [(WRITES, &[1, 3, 30, 90, 150, 220, 250]), (FLUSHES, &[1, 4, 8, 12, 16])];
-const IN_BACKUP: [(&str, &[u32]); 2] =
-    [(WRITES, &[1, 2, 20, 70, 140, 230]), (FLUSHES, &[1, 2, 6, 11, 15])];
+const IN_BACKUP: [(&str, &[u32]); 2] = [(WRITES, &[1, 2, 20, 70, 140, 230]), (FLUSHES, &[1, 2, 6, 11, 15])];
 /// Stands nowhere but in what the person was written.
 const CANARY: &str = "Zuleica Canario, 529.982.247-25";
 const OTHERS: usize = 20;
