@@ -25,22 +25,35 @@ use crate::world::{End, START, by_operator, channel, draft, migrated, settlement
 const PATIENCE: Duration = Duration::from_secs(60);
 const TICK: u64 = 10;
 
+/// Time that passes, unless it is told to stand.
 #[derive(Debug)]
-struct Ticking(AtomicI64);
+struct Ticking {
+    now_ms: AtomicI64,
+    stands: AtomicBool,
+}
+
+impl Ticking {
+    fn tick(&self) {
+        if !self.stands.load(Ordering::SeqCst) {
+            self.now_ms.fetch_add(TICK.cast_signed(), Ordering::SeqCst);
+        }
+    }
+}
 
 impl Clock for Ticking {
     fn now(&self) -> Time {
-        Time::from_millis(self.0.load(Ordering::SeqCst))
+        Time::from_millis(self.now_ms.load(Ordering::SeqCst))
     }
 }
 
 /// A store on that database, and time that passes.
 async fn open(database: &Database) -> (Arc<dyn Store>, Arc<Ticking>) {
-    let clock = Arc::new(Ticking(AtomicI64::new(START.millis())));
+    let clock = Ticking { now_ms: AtomicI64::new(START.millis()), stands: AtomicBool::new(false) };
+    let clock = Arc::new(clock);
     let ticking = Arc::downgrade(&clock);
     tokio::spawn(async move {
         while let Some(clock) = ticking.upgrade() {
-            clock.0.fetch_add(TICK.cast_signed(), Ordering::SeqCst);
+            clock.tick();
             sleep(Duration::from_millis(TICK)).await;
         }
     });
@@ -271,7 +284,7 @@ fn commits(database: &Database) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_fails_to_serialise_is_tried_ten_times_and_then_told_as_unavailable() {
     let database = spawn_blocking(migrated).await.unwrap();
-    let (store, _clock) = open(&database).await;
+    let (store, clock) = open(&database).await;
     fail_while(&database, "n < 10");
     let id = store.accept(vec![draft()]).await.unwrap()[0].as_ref().unwrap().id;
     assert_eq!(commits(&database), 10, "nine in vain, and one");
@@ -279,10 +292,12 @@ async fn a_commit_that_fails_to_serialise_is_tried_ten_times_and_then_told_as_un
     assert_eq!(store.health(), Ok(()));
 
     fail_while(&database, "true");
+    clock.stands.store(true, Ordering::SeqCst);
     let refused = timeout(PATIENCE, store.accept(vec![draft()])).await.unwrap();
     assert!(matches!(&refused, Err(StoreError::Again(why)) if why.contains("40001")), "{refused:?}");
     assert_eq!(commits(&database), 10, "not without end");
-    assert!(store.health().is_err());
+    assert!(store.health().is_err(), "it is left alone for a while");
+    clock.stands.store(false, Ordering::SeqCst);
     until("it looks whether it can write", || store.health().is_ok()).await;
     assert_eq!(commits(&database), 10, "what was refused is not tried again");
 
