@@ -185,8 +185,16 @@ pub trait Core: Send + 'static {
     fn reader(&self) -> Result<Self::Reader, StoreError>;
 }
 
+/// Tells a read, whenever it asks, whether it has taken too long.
+pub type Over = Box<dyn FnMut() -> bool + Send>;
+
 /// What can be read beside the writer: always a committed state.
 pub trait Reading: Send + 'static {
+    /// From now on a read is ended, with [`StoreError::TooLong`], as soon as `over` says so. One whose server ends what
+    /// takes too long has nobody to ask.
+    fn end_when(&mut self, _over: Over) {}
+    /// Nobody ends its reads any more, and nothing is left of the last one: no view is held, however it came to its end.
+    fn rest(&mut self) {}
     fn story(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Story>, StoreError>;
     fn page(&mut self, filter: &Filter, before: Option<MessageKey>, limit: usize)
     -> Result<Page, StoreError>;

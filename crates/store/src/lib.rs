@@ -81,6 +81,10 @@ pub enum StoreError {
     /// The transaction met another. Nothing was written, and the same again may well succeed.
     #[error("the store was busy with another at the same place: {0}")]
     Again(String),
+    /// A read took too long and was ended, so that it keeps neither its reader nor its view of the store. The store is
+    /// well: asking for less may help, or asking again.
+    #[error("the read took longer than {} s and was ended", shell::READ_LIMIT.as_secs())]
+    TooLong,
     /// A write may or may not have reached the disk. Only a new start, reading everything anew, is safe.
     #[error("the store failed: {0}")]
     Broken(String),

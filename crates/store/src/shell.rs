@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use pombo_kernel::attachment::Digest;
 use pombo_kernel::block::Block;
@@ -44,6 +45,10 @@ pub use writer::Writer;
 /// Bytes of accepted messages that may wait to be written before producers are asked to come back later.
 const BACKLOG_BYTES: usize = 64 * 1024 * 1024;
 const READERS: usize = 4;
+
+/// How long one read may take: as long as a reader of PostgreSQL gives a statement. Whatever may take longer is read in
+/// pieces; a copy, a backup and a check of the whole store read on connections of their own, and take their time.
+pub const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// 32 bytes that nobody can guess, new at every call.
 pub type Entropy = Box<dyn FnMut() -> [u8; 32] + Send>;
@@ -125,6 +130,7 @@ pub struct Shell<C: Core> {
     jobs: Sender<Job<C>>,
     backlog: Arc<AtomicUsize>,
     readers: Arc<Readers<C::Reader>>,
+    clock: Arc<dyn Clock>,
     position: watch::Receiver<u64>,
     broken: watch::Receiver<Option<String>>,
     health: watch::Receiver<Result<(), StoreError>>,
@@ -138,6 +144,7 @@ impl<C: Core> Clone for Shell<C> {
             jobs: self.jobs.clone(),
             backlog: self.backlog.clone(),
             readers: self.readers.clone(),
+            clock: self.clock.clone(),
             position: self.position.clone(),
             broken: self.broken.clone(),
             health: self.health.clone(),
@@ -196,7 +203,7 @@ impl<C: Core> Shell<C> {
         let meter = Meter::new();
         let writer = Writer {
             core,
-            clock,
+            clock: clock.clone(),
             entropy,
             inbox,
             backlog: backlog.clone(),
@@ -211,7 +218,7 @@ impl<C: Core> Shell<C> {
             health: tell_health,
             meter: meter.clone(),
         };
-        Ok((Shell { jobs, backlog, readers, position, broken, health, meter, pseudonyms }, writer))
+        Ok((Shell { jobs, backlog, readers, clock, position, broken, health, meter, pseudonyms }, writer))
     }
 
     /// The same store with readers of its own, so that whoever reads through it takes none from others.
@@ -278,13 +285,17 @@ impl<C: Core> Shell<C> {
         &self,
         read: impl FnOnce(&mut C::Reader) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<'_, T> {
-        let readers = self.readers.clone();
+        let (readers, clock) = (self.readers.clone(), self.clock.clone());
         Box::pin(async move {
             // The permit goes with the reader, so that a caller who leaves early takes neither along.
             let permit = readers.permits.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
             let done = tokio::task::spawn_blocking(move || {
                 let mut lent = Lent { reader: readers.idle().pop(), readers: &readers };
-                let result = lent.reader.as_mut().ok_or(StoreError::Closed).and_then(read);
+                let result = lent.reader.as_mut().ok_or(StoreError::Closed).and_then(|reader| {
+                    let until = clock.elapsed() + READ_LIMIT;
+                    reader.end_when(Box::new(move || clock.elapsed() > until));
+                    read(reader)
+                });
                 drop(lent);
                 drop(permit);
                 result
@@ -294,15 +305,17 @@ impl<C: Core> Shell<C> {
     }
 }
 
-/// A reader on loan; it goes back whatever happens.
-struct Lent<'a, R> {
+/// A reader on loan; it goes back whatever happens, and as it was.
+struct Lent<'a, R: Reading> {
     reader: Option<R>,
     readers: &'a Readers<R>,
 }
 
-impl<R> Drop for Lent<'_, R> {
+impl<R: Reading> Drop for Lent<'_, R> {
     fn drop(&mut self) {
-        self.readers.idle().extend(self.reader.take());
+        let Some(mut reader) = self.reader.take() else { return };
+        reader.rest();
+        self.readers.idle().push(reader);
     }
 }
 

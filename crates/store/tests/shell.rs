@@ -20,7 +20,7 @@ use pombo_kernel::name::{CampaignName, ChannelName, LaneName, TemplateName, Tena
 use pombo_kernel::reply::Receipt;
 use pombo_kernel::template::Template;
 use pombo_kernel::time::{Clock, Time};
-use pombo_store::core::Core;
+use pombo_store::core::{Core, Reading as _};
 use pombo_store::dead::{Edit, Edited, Hastened, Ruling, Verdicts};
 use pombo_store::erase::{Erase, Erased};
 use pombo_store::prune::{Lapsed, Prune, Pruned, Ripe};
@@ -581,4 +581,74 @@ async fn a_reader_who_leaves_early_costs_nobody_else_an_answer() {
         let _ = leaving.await;
         assert!(store.blocks().await.is_ok());
     }
+}
+
+/// A clock by which a second passes at each look, for as long as it is in a hurry.
+#[derive(Debug, Default)]
+struct Hasty {
+    passed_ms: AtomicI64,
+    hurry: AtomicBool,
+}
+
+impl Clock for Hasty {
+    fn now(&self) -> Time {
+        Time::from_millis(START)
+    }
+
+    fn elapsed(&self) -> Duration {
+        let step_ms = if self.hurry.load(Ordering::SeqCst) { 1_000 } else { 0 };
+        Duration::from_millis(self.passed_ms.fetch_add(step_ms, Ordering::SeqCst).unsigned_abs())
+    }
+}
+
+#[tokio::test] // RELIABILITY 12, 38
+async fn a_read_that_takes_too_long_is_ended_and_keeps_neither_its_reader_nor_its_view() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Hasty::default());
+    let core = Sqlite::open(folder.path(), Dice::seeded(7), &[7; 32]).unwrap();
+    let store = Shell::start(core, clock.clone(), Box::new(|| [7; 32])).unwrap();
+    let accept = || store.accept((0..2_000).map(|_| draft("default", None, 1)).collect());
+    accept().await.unwrap();
+    // It looks at every message, and no such category is among them.
+    let filter = Filter { category: Some("none".into()), ..Filter::default() };
+    let outside = rusqlite::Connection::open(folder.path().join("pombo.db")).unwrap();
+    for _ in 0..5 {
+        clock.hurry.store(true, Ordering::SeqCst);
+        assert_eq!(store.page(filter.clone(), None, 50).await.unwrap_err(), StoreError::TooLong);
+        clock.hurry.store(false, Ordering::SeqCst);
+        assert_eq!(store.readers()().busy, 0);
+        accept().await.unwrap();
+        let held: bool = outside.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).unwrap();
+        assert!(!held, "nobody reads any more, and the log starts over");
+        assert_eq!(store.page(filter.clone(), None, 50).await.unwrap().lines, [], "the same in time");
+        assert_eq!(store.health(), Ok(()));
+    }
+}
+
+#[test] // RELIABILITY 38
+fn wherever_a_read_is_ended_the_next_one_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Sqlite::open(folder.path(), Dice::seeded(7), &[7; 32]).unwrap();
+    let drafts = (0..3).map(|_| draft("default", None, 1));
+    let ids: Vec<MessageId> =
+        drafts.map(|draft| store.accept(draft, Time::from_millis(START)).unwrap().unwrap().id).collect();
+    store.commit(Time::from_millis(START), &[7; 32]).unwrap();
+    let mut reader = store.reader().unwrap();
+    let whole = reader.lines(&ids).unwrap();
+    let mut ended = 0;
+    // A statement asks now and then, and each has its own turn: the words that begin and end a view as well.
+    for _ in 0..3_000 {
+        reader.end_when(Box::new(|| true));
+        let told = reader.lines(&ids);
+        reader.rest();
+        match told {
+            Ok(lines) => assert_eq!(lines, whole),
+            Err(error) => {
+                assert_eq!(error, StoreError::TooLong);
+                ended += 1;
+                assert_eq!(reader.lines(&ids).unwrap(), whole);
+            }
+        }
+    }
+    assert!(ended > 100, "{ended}");
 }

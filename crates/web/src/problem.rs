@@ -251,6 +251,14 @@ impl From<StoreError> for Problem {
                     "send it again with the same Idempotency-Key; /readyz says when the store is back",
                 )
             }
+            StoreError::TooLong => {
+                tracing::warn!(reason = %error, "a request asked for more than can be read in time");
+                Problem::new(
+                    Code::StoreUnavailable,
+                    format!("{error}; the store itself is well"),
+                    "ask for less, such as a shorter time, or send it again with the same Idempotency-Key",
+                )
+            }
             StoreError::Broken(reason) => {
                 tracing::error!(reason, "a request met a store that failed");
                 Problem::new(

@@ -10,6 +10,7 @@ use tracing::debug;
 use super::moving::{self, meta};
 use super::{dead, log, sql, stats};
 use crate::StoreError;
+use crate::core::Over;
 use crate::vault::opening::{KEYS, Lock as VaultLock, REKEY, SECRET};
 use crate::vault::{Keys, Vault};
 
@@ -44,6 +45,9 @@ pub(super) const APPLICATION_ID: i32 = 0x506d_626f;
 const CARRIED_AFTER: u32 = 4_000;
 const LOG_PAGES: u64 = 4_500;
 
+/// After how many of its steps a statement asks whether it has taken too long: well below a millisecond.
+const STEPS: i32 = 1_000;
+
 /// The first SQLite without a rare corruption at a WAL checkpoint.
 const SQLITE_MIN: i32 = 3_051_003;
 
@@ -66,6 +70,11 @@ pub(super) struct Db {
 impl Db {
     pub(super) fn new(connection: Connection, vault: Vault) -> Db {
         Db { connection, vault }
+    }
+
+    /// Asks, as statements go on, whether they are to be ended. An end concerns only what runs at that moment.
+    pub(super) fn end_when(&mut self, over: Option<Over>) -> Result<(), StoreError> {
+        Ok(self.connection.progress_handler(STEPS, over)?)
     }
 }
 
@@ -279,6 +288,7 @@ impl From<rusqlite::Error> for StoreError {
             [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC].contains(&cause.extended_code);
         match cause.code {
             _ if fsync_failed => StoreError::Broken(text),
+            ErrorCode::OperationInterrupted => StoreError::TooLong,
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreError::Broken(text),
             ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::ApiMisuse => {
                 StoreError::Broken(text)

@@ -19,7 +19,7 @@ use super::rows::{self, Step, Stored};
 use super::{dead, directory, erase, learning, moving, prune, roster, shelf, sql, stats, templates, tracks};
 use crate::audit::{self, Record};
 use crate::board::{QueueId, TRIED, rank};
-use crate::core::Reading;
+use crate::core::{Over, Reading};
 use crate::dead::{Group, Revision};
 use crate::erase::Sought;
 use crate::learning::{Learnt, weeks};
@@ -178,6 +178,19 @@ struct Candidates {
 }
 
 impl Reading for Reader {
+    fn end_when(&mut self, over: Over) {
+        // It fails for want of memory only, and then the read goes without.
+        let _ = self.db.end_when(Some(over));
+    }
+
+    fn rest(&mut self) {
+        let _ = self.db.end_when(None);
+        // The word that ends a view can be cut off like any other.
+        if !self.db.is_autocommit() {
+            let _ = self.db.execute_batch("ROLLBACK");
+        }
+    }
+
     fn story(&mut self, tenant: &Tenant, id: MessageId) -> Result<Option<Story>, StoreError> {
         self.at_once(|reader| {
             let found = rows::stored(&reader.db, id.key())?

@@ -150,6 +150,20 @@ async fn a_store_that_cannot_keep_up_asks_callers_to_come_back() {
     assert_eq!(house.stored().await, 0);
 }
 
+#[tokio::test] // RELIABILITY 38
+async fn a_read_that_took_too_long_is_told_apart_from_a_store_that_is_away() {
+    let house = House::new().await;
+    house.get("/v1/stats").await;
+    house.store.feel_for(Some(StoreError::TooLong), 1);
+    let reply = house.get("/v1/stats").await;
+    assert_eq!((reply.status, reply.code().as_str()), (StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE"));
+    assert_eq!(reply.header("retry-after"), Some("5"));
+    let problem = reply.json();
+    assert_eq!(problem["detail"], "the read took longer than 10 s and was ended; the store itself is well");
+    assert!(problem["hint"].as_str().unwrap().starts_with("ask for less"), "{problem}");
+    assert_eq!(house.get("/v1/stats").await.status, StatusCode::OK);
+}
+
 #[tokio::test]
 async fn a_store_that_is_away_is_told_apart_and_comes_back() {
     let house = House::new().await;
