@@ -57,6 +57,7 @@ slugs! {
         AuditBroken = 15 "audit_broken",
         DiskLow = 16 "disk_low",
         ClockJumped = 17 "clock_jumped",
+        LogLarge = 18 "log_large",
     }
 }
 
@@ -81,6 +82,8 @@ pub enum Unit {
     Time,
     /// How far above what is usual, in standard deviations.
     Deviations,
+    /// Millions of bytes.
+    Megabytes,
 }
 
 impl RuleName {
@@ -97,6 +100,7 @@ impl RuleName {
             | RuleName::StoreUnwritable
             | RuleName::ClockJumped => Unit::Time,
             RuleName::Anomaly => Unit::Deviations,
+            RuleName::LogLarge => Unit::Megabytes,
             RuleName::DeadLetters
             | RuleName::PastDue
             | RuleName::ClaimDeadline
@@ -183,6 +187,8 @@ impl Rule {
             }
             R::AuditBroken => (Critical, 0.0, 0.0, Span::ZERO, 0, Span::ZERO, MINUTE),
             R::DiskLow => (Critical, 0.90, 0.88, Span::ZERO, 0, MINUTE, MINUTE),
+            // It usually has 18 MB, and once nobody is in its way it goes back to 67 MB at most.
+            R::LogLarge => (Warning, 256.0, 192.0, Span::ZERO, 0, MINUTE, MINUTE),
             // It lasts no time, and is shown for a while.
             R::ClockJumped => {
                 (Warning, millis(Span::from_secs(10)), millis(SECOND), Span::ZERO, 0, Span::ZERO, HOUR)

@@ -90,6 +90,8 @@ pub struct Facts {
     pub audit_broken: Option<String>,
     /// The share of the store's disk that is used.
     pub disk_used: Option<f64>,
+    /// How large the embedded store's log is, in millions of bytes.
+    pub log_mb: Option<f64>,
     /// The clock that everything goes by was set since the last look.
     pub jump: Option<Jump>,
 }
@@ -113,7 +115,9 @@ pub fn judge(rules: &BTreeMap<RuleName, Rule>, facts: &Facts, meter: &Meter, now
             RuleName::ChannelHeld => judge.blocks(&mut seen, &[BlockKind::Hold, BlockKind::Operator]),
             RuleName::BreakerOpen => judge.blocks(&mut seen, &[BlockKind::Breaker]),
             RuleName::Anomaly => judge.anomalies(&mut seen),
-            RuleName::StoreUnwritable | RuleName::AuditBroken | RuleName::DiskLow => judge.house(&mut seen),
+            RuleName::StoreUnwritable | RuleName::AuditBroken | RuleName::DiskLow | RuleName::LogLarge => {
+                judge.house(&mut seen);
+            }
             RuleName::ClockJumped => judge.clock(&mut seen),
         }
     }
@@ -386,6 +390,7 @@ impl Judge<'_> {
                 facts.unwritable.as_ref().map(|(span, why)| (millis(*span), said("unavailable", why)))
             }
             RuleName::AuditBroken => facts.audit_broken.as_ref().map(|why| (1.0, said("broken", why))),
+            RuleName::LogLarge => facts.log_mb.map(|mb| (mb, Vec::new())),
             _ => facts.disk_used.map(|used| (used, Vec::new())),
         };
         if let Some((value, samples)) = found {

@@ -161,6 +161,7 @@ impl World {
             }
             RuleName::AuditBroken => facts.audit_broken = (level == Bad).then(|| "block 7".to_owned()),
             RuleName::DiskLow => facts.disk_used = Some(pick(level, 0.5, 0.89, 0.93)),
+            RuleName::LogLarge => facts.log_mb = Some(pick(level, 18.4, 230.0, 300.0)),
             RuleName::ClockJumped => {
                 // Two readings of a clock are never taken in the very same moment.
                 let moved = pick(level, Span::from_millis(1), Span::from_secs(5), Span::from_secs(90));
@@ -262,7 +263,7 @@ fn every_rule_fires_once_after_it_has_held_and_resolves_once_after_it_was_calm()
 
 #[test] // REQ OB-4
 fn no_rule_fires_for_less_than_it_must_hold() {
-    for name in [RuleName::ProcessingTime, RuleName::PastDue, RuleName::DiskLow] {
+    for name in [RuleName::ProcessingTime, RuleName::PastDue, RuleName::DiskLow, RuleName::LogLarge] {
         let mut world = World::of(name);
         // Five ticks of six, again and again.
         let told = world.whys(Span::from_hours(2), |nth| if nth % 6 == 5 { Good } else { Bad });
@@ -464,6 +465,11 @@ fn numbers_and_counts_are_said_as_the_language_says_them() {
     let [en, pt] = said(&alert(RuleName::Anomaly, 8.25, 1));
     assert!(en.contains("1 time within") && en.contains("8.2 σ"), "{en}");
     assert!(pt.contains("1 vez em") && pt.contains("8,2 σ"), "{pt}");
+    let [en, pt] = said(&Alert { above: 256.0, ..alert(RuleName::LogLarge, 300.2, 1) });
+    assert!(
+        en.contains("to 300 MB (more than 256 MB)") && pt.contains("para 300 MB (mais de 256 MB)"),
+        "{en}; {pt}"
+    );
     let whole = [shown(Unit::Share, 0.1, Language::En), shown(Unit::Share, 1.0, Language::PtBr)];
     assert_eq!(whole, ["10 %", "100 %"]);
     for (rule, one, many, uma, muitas) in [

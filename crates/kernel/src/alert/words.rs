@@ -63,7 +63,7 @@ pub(crate) fn counted<'a>(count: u64, one: &'a str, many: &'a str) -> &'a str {
     if count == 1 { one } else { many }
 }
 
-/// A number as people read it: `120`, `12.5 %`, `6m12s`, `8.2 σ`.
+/// A number as people read it: `120`, `12.5 %`, `6m12s`, `8.2 σ`, `300 MB`.
 pub fn shown(unit: Unit, value: f64, language: Language) -> String {
     match unit {
         Unit::Count => format!("{value:.0}"),
@@ -74,6 +74,7 @@ pub fn shown(unit: Unit, value: f64, language: Language) -> String {
             if span.millis() < 10_000 { span.to_string() } else { whole.to_string() }
         }
         Unit::Deviations => format!("{} σ", language.number(value, 1)),
+        Unit::Megabytes => format!("{value:.0} MB"),
     }
 }
 
@@ -141,6 +142,9 @@ pub fn sentence(alert: &Alert, language: Language) -> String {
                 R::StoreUnwritable => format!("the store could not be written for {value}"),
                 R::AuditBroken => "the audit chain does not hold".to_owned(),
                 R::DiskLow => format!("the store's disk is {value} full (more than {above})"),
+                R::LogLarge => format!(
+                    "the store's log has grown to {value} (more than {above}): somebody keeps reading its file"
+                ),
                 R::ClockJumped if detail == BACK => {
                     format!("the clock went back by {value} (more than {above}): what is due waits longer")
                 }
@@ -203,6 +207,9 @@ pub fn sentence(alert: &Alert, language: Language) -> String {
                 R::StoreUnwritable => format!("não foi possível gravar por {value}"),
                 R::AuditBroken => "a cadeia de auditoria não confere".to_owned(),
                 R::DiskLow => format!("o disco está {value} cheio (mais de {above})"),
+                R::LogLarge => format!(
+                    "o log do armazenamento cresceu para {value} (mais de {above}): alguém continua lendo o arquivo"
+                ),
                 R::ClockJumped if detail == BACK => {
                     format!("o relógio voltou {value} (mais de {above}): o que tem hora espera mais")
                 }

@@ -142,6 +142,9 @@ impl Readings {
         if wants(RuleName::DiskLow) {
             facts.disk_used = self.place.as_ref().and_then(disk_used);
         }
+        if wants(RuleName::LogLarge) {
+            facts.log_mb = self.place.as_ref().and_then(log_mb);
+        }
         Ok(facts)
     }
 
@@ -321,4 +324,13 @@ fn disk_used(place: &Home) -> Option<f64> {
     #[allow(clippy::cast_precision_loss)]
     let free = disk.f_bavail as f64 / disk.f_blocks as f64;
     Some(1.0 - free)
+}
+
+/// How large the log of an embedded store is, in millions of bytes.
+fn log_mb(place: &Home) -> Option<f64> {
+    let Home::Embedded(folder) = place else { return None };
+    let log = std::fs::metadata(folder.join("pombo.db-wal")).ok()?;
+    #[allow(clippy::cast_precision_loss)]
+    let bytes = log.len() as f64;
+    Some(bytes / 1e6)
 }

@@ -507,6 +507,29 @@ async fn a_disk_that_fills_up_is_found_under_the_store() {
     assert!((alert.value - used).abs() < 0.05, "{} and {used}", alert.value);
 }
 
+#[tokio::test] // RELIABILITY 12
+async fn a_log_that_grows_far_beyond_its_usual_size_is_an_alert_until_it_shrinks() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let log = std::fs::File::create(folder.path().join("pombo.db-wal")).unwrap();
+    let size = |bytes| log.set_len(bytes).unwrap();
+    let mut elsewhere = world.node();
+    let mut node = world.node_at(Some(Home::Embedded(folder.path().to_owned().into())));
+    size(18_432_000);
+    world.look(&mut node, Span::from_mins(5)).await;
+    assert_eq!(world.alerts().await, [], "as it usually is");
+    size(300_000_000);
+    world.look(&mut elsewhere, Span::from_mins(5)).await;
+    assert_eq!(world.alerts().await, [], "a store without a log of its own has nothing to tell");
+    world.look(&mut node, Span::from_mins(2)).await;
+    assert_eq!(world.alerts().await, [(RuleName::LogLarge, State::Firing)]);
+    let alert = world.alert(RuleName::LogLarge).await;
+    assert_eq!((alert.value, alert.above), (300.0, 256.0));
+    size(67_108_864);
+    world.look(&mut node, Span::from_mins(2)).await;
+    assert_eq!(world.alerts().await, [(RuleName::LogLarge, State::Resolved)]);
+}
+
 #[tokio::test] // REQ OB-4, AU-1
 async fn a_chain_that_was_found_broken_is_an_alert_until_it_holds_again() {
     let world = World::new();

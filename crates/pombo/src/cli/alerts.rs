@@ -260,6 +260,7 @@ fn amount(item: &Value, key: &str) -> String {
         Some("share") => Unit::Share,
         Some("time") => Unit::Time,
         Some("deviations") => Unit::Deviations,
+        Some("megabytes") => Unit::Megabytes,
         _ => Unit::Count,
     };
     item[key].as_f64().map(|value| shown(unit, value, Language::En)).unwrap_or_default()

@@ -132,8 +132,12 @@ impl Threshold {
     /// The number in that unit, or how it is written.
     fn in_unit(&self, unit: Unit) -> Result<f64, &'static str> {
         let (hint, value) = match (unit, self) {
-            (Unit::Count | Unit::Deviations, Threshold::Number(number)) => ("at least 0", Some(*number)),
-            (Unit::Count | Unit::Deviations, _) => ("write a number, for example 100", None),
+            (Unit::Count | Unit::Deviations | Unit::Megabytes, Threshold::Number(number)) => {
+                ("at least 0", Some(*number))
+            }
+            (Unit::Count | Unit::Deviations | Unit::Megabytes, _) => {
+                ("write a number, for example 100", None)
+            }
             (Unit::Share, Threshold::Number(number)) => {
                 ("from 0 to 1, or a string such as \"10%\"", Some(*number).filter(|share| *share <= 1.0))
             }
