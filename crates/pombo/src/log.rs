@@ -1,9 +1,10 @@
-//! Logs, which must never hold up the engine: a reader that stops reading costs lines, not deliveries.
+//! Logs, which must never hold up the engine: a reader that stops reading, or a disk that is full, costs lines, not
+//! deliveries.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal, Write};
 use std::panic::PanicHookInfo;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -68,7 +69,7 @@ fn panicked(panic: &PanicHookInfo<'_>) {
 type Lost = fn(u64) -> String;
 
 fn said_lost(lines: u64) -> String {
-    format!("{lines} log lines were dropped, since nobody read them\n")
+    format!("{lines} log lines were dropped, since nobody read them or they could not be written\n")
 }
 
 fn json_lost(lines: u64) -> String {
@@ -89,7 +90,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Lines that were dropped because nobody read them.
+    /// Lines that were dropped because nobody read them or they could not be written.
     pub fn dropped(&self) -> &IntCounter {
         &self.dropped
     }
@@ -120,8 +121,10 @@ pub struct Writer {
 
 fn writer(out: impl Write + Send + 'static, waiting: usize, lost: Lost) -> (Writer, Log) {
     let (lines, queue) = sync_channel(waiting);
-    let dropped =
-        counter("pombo_log_lines_dropped_total", "Log lines that were dropped, since nobody read them.");
+    let dropped = counter(
+        "pombo_log_lines_dropped_total",
+        "Log lines that were dropped, since nobody read them or they could not be written.",
+    );
     let counter = dropped.clone();
     let thread =
         std::thread::Builder::new().name("log".into()).spawn(move || write_all(&queue, out, &counter, lost));
@@ -134,10 +137,12 @@ fn write_all(queue: &Receiver<Line>, mut out: impl Write, dropped: &IntCounter, 
     while let Ok(line) = queue.recv() {
         match line {
             Line::Text(text) => {
-                let _ = out.write_all(&text);
+                if out.write_all(&text).is_err() {
+                    dropped.inc();
+                    continue;
+                }
                 let now = dropped.get();
-                if now > told {
-                    let _ = out.write_all(lost(now - told).as_bytes());
+                if now > told && out.write_all(lost(now - told).as_bytes()).is_ok() {
                     told = now;
                 }
             }
@@ -180,7 +185,7 @@ impl Drop for Event<'_> {
         if text.is_empty() {
             return;
         }
-        if let Err(TrySendError::Full(_)) = self.writer.lines.try_send(Line::Text(text)) {
+        if self.writer.lines.try_send(Line::Text(text)).is_err() {
             self.writer.dropped.inc();
         }
     }
@@ -245,6 +250,39 @@ mod tests {
         assert!(log.dropped().get() >= 95, "{}", log.dropped().get());
         drop(log);
         drop(shut);
+    }
+
+    /// A disk that has no room for the first lines.
+    struct Full {
+        refused: usize,
+        then: Kept,
+    }
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.refused > 0 {
+                self.refused -= 1;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.then.write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test] // RELIABILITY 60
+    fn lines_that_could_not_be_written_are_counted_and_told_once_there_is_room() {
+        let kept = Kept::default();
+        let (writer, log) = writer(Full { refused: 2, then: kept.clone() }, 10, json_lost);
+        let dropped = log.dropped().clone();
+        for n in 0..4 {
+            writeln!(writer.make_writer(), "line {n}").unwrap();
+        }
+        drop(log);
+        assert_eq!(dropped.get(), 2);
+        let said = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(said, format!("line 2\n{}line 3\n", json_lost(2)));
     }
 
     #[test] // REQ AU-3

@@ -99,11 +99,16 @@ impl Place {
 
     /// Starts the server with much to say, into a pipe that nobody reads.
     pub(crate) fn start_unheard(&self) -> (Server, ChildStderr) {
-        let mut command = Command::new(binary());
-        command.env("POMBO_LOG", "debug");
-        let mut server = self.spawn_to(command, "--data", self.data().as_os_str(), &[], Stdio::piped());
+        let mut server = self.start_talking_to(Stdio::piped());
         let unread = server.child.stderr.take().unwrap();
         (server, unread)
+    }
+
+    /// Starts the server with much to say, and says it there.
+    pub(crate) fn start_talking_to(&self, log: Stdio) -> Server {
+        let mut command = Command::new(binary());
+        command.env("POMBO_LOG", "debug");
+        self.spawn_to(command, "--data", self.data().as_os_str(), &[], log)
     }
 
     fn spawn(&self, command: Command, store: &str, at: &OsStr, options: &[&str]) -> Server {
