@@ -276,7 +276,8 @@ def measured(args, binary, servers, record):
                     record({"round": number, "against": name, **lines[which]})
             except Trouble as trouble:
                 say(f"round {number}: {name} failed and is left out: {trouble}")
-                record({"round": number, "row": "SMTP", "peer": name, "failed": str(trouble)})
+                for row in [row for row in turns if row != name]:
+                    record({"round": number, "row": row, "peer": name, "failed": str(trouble)})
                 continue
             for row in [row for row in turns if row != name]:
                 pairs.setdefault((row, name), []).append((lines[row], lines[name]))

@@ -36,8 +36,9 @@ def summary(workload, peer, figure, pairs):
     }
 
 
-def judged(part, rows):
-    """Marks the best of the others in each workload, and says whether the ratio against it is what it should be."""
+def judged(part, rows, left_out=()):
+    """Marks the best of the others in each workload, and says whether the ratio against it is what it should be. Where
+    one of the others failed, nobody knows which is the best."""
     targets = RATIOS.get(part, {})
     for workload in {row["row"] for row in rows if "peer" in row}:
         same = [row for row in rows if row["row"] == workload and row["figure"] != "return_p99_ms"
@@ -46,6 +47,10 @@ def judged(part, rows):
             continue
         key = lambda row: row["theirs"]
         best = min(same, key=key) if same[0]["figure"] in LESS_IS_BETTER else max(same, key=key)
+        absent = sorted({line["peer"] for line in left_out if line["row"] == workload} - DO_NOT_FLUSH)
+        if absent:
+            best["not_judged"] = f"{', '.join(absent)} failed"
+            continue
         best["best"] = True
         if (target := targets.get(workload)) is not None:
             best["target"] = "below it" if best["figure"] in LESS_IS_BETTER else f"≥ {target}×"
@@ -59,7 +64,15 @@ def number(value):
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.2f}"
 
 
+def failure(part, line):
+    """What failed and why, in a line."""
+    what = [TITLES[part], *(line[name] for name in ("row", "peer", "store") if name in line)]
+    return f"- {', '.join(what)}: {line['failed']}".replace("\n", "; ")
+
+
 def verdict(row):
+    if "not_judged" in row:
+        return f"not judged: {row['not_judged']}"
     if "target" not in row:
         return ""
     return f"{row['target']}: {'reached' if row['reached'] else '**not reached**'}"
