@@ -15,6 +15,11 @@ use serde_json::{Value, json};
 
 use place::{KEY, Place, binary};
 
+/// A key that was revoked at another node is taken this long at most.
+const TRUST: Duration = Duration::from_secs(5);
+/// What a machine that does much else at the same time may add to it.
+const SLACK: Duration = Duration::from_secs(5);
+
 struct Said {
     code: i32,
     out: String,
@@ -159,13 +164,13 @@ async fn a_key_that_was_revoked_at_one_node_ends_at_another_soon() {
     }
     assert_eq!((refusal(&one, key).await, refusal(&two, key).await), (None, None));
     done(&one, &["revoke", made["id"].as_str().unwrap()]);
-    assert_eq!(refusal(&one, key).await.as_deref(), Some("UNAUTHORIZED"));
-    let ended = tokio::time::timeout(Duration::from_secs(60), async {
+    let ended = tokio::time::timeout(TRUST + SLACK, async {
+        assert_eq!(refusal(&one, key).await.as_deref(), Some("UNAUTHORIZED"));
         while refusal(&two, key).await.is_none() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     });
-    assert!(ended.await.is_ok(), "the other node still takes it");
+    assert!(ended.await.is_ok(), "the other node still takes it {:?} after it was revoked", TRUST + SLACK);
     let listed = done(&one, &["list", "--json"]).out;
     let admins = listed.lines().filter(|line| line.contains("\"role\":\"admin\"")).count();
     assert_eq!(admins, 1, "two nodes with the same key in their environment have one: {listed}");

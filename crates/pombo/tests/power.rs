@@ -23,7 +23,7 @@ use pombo_store::home::Home;
 use pombo_store::sqlite::Sqlite;
 use pombo_testbed::{Cluster, kill_server, psql};
 
-use place::{Mount, Place, Told, all_arrive, all_arrive_on, binary, lost, produce, sink};
+use place::{Mount, Place, Told, WORKERS, all_arrive, all_arrive_on, binary, lost, produce, sink};
 
 const IMAGE_MB: u64 = 128;
 /// So much may come in between two cuts.
@@ -64,6 +64,7 @@ async fn a_power_cut_loses_nothing_that_was_acknowledged() {
     let server = place.start_with(Command::new(binary()), &data);
     let (ids, repeated) = all_arrive(&place, server, &data, &told, producers, &sink).await;
     assert!(ids.len() >= 200, "too little load to prove anything: {}", ids.len());
+    assert!(repeated <= usize::try_from(cuts).unwrap() * WORKERS, "{repeated} repeated by {cuts} cuts");
     println!("result power cuts={cuts} messages={} lost=0 repeated={repeated}", ids.len());
 }
 
@@ -104,6 +105,7 @@ async fn a_power_cut_under_postgresql_loses_nothing_that_was_acknowledged() {
     let server = place.start_on(database.url());
     let (ids, repeated) = all_arrive_on(&place, server, database.url(), &told, producers, &sink).await;
     assert!(ids.len() >= 100, "too little load to prove anything: {}", ids.len());
+    assert!(repeated <= usize::try_from(cuts).unwrap() * WORKERS, "{repeated} repeated by {cuts} cuts");
     println!("result power_postgres cuts={cuts} messages={} lost=0 repeated={repeated}", ids.len());
 }
 

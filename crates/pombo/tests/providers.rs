@@ -2,24 +2,33 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../../channels/tests/parts/authority.rs"]
+#[allow(dead_code, reason = "the channels' tests use more of it")]
+mod authority;
 mod place;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pombo::client::Payload;
+use pombo::client::{Client, Payload};
 use pombo::clock::SystemClock;
 use pombo_channels::sandbox::evolution::{self, EvolutionSandbox, Hook, State};
 use pombo_channels::sandbox::resend::{self, ResendSandbox};
 use pombo_channels::sandbox::smtp::{self, SmtpSandbox};
 use pombo_channels::sandbox::tiss::{TissOptions, TissSandbox};
 use pombo_kernel::secret::Secret;
-use pombo_kernel::time::Clock as _;
+use pombo_kernel::time::{Clock as _, Time};
+use rustls::ServerConfig;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
+use authority::Authority;
 use place::{Place, Server, binary, ended, follow, send};
 
 const ANYWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -167,7 +176,8 @@ fn lot(number: &str) -> String {
 async fn every_channel_delivers_fails_plainly_and_keeps_persons_and_secrets_to_itself() {
     let place = Place::new();
     let providers = Providers::start(&place).await;
-    let server = serve(&place, &providers.config());
+    let alerts = "[alerts]\nevery = \"100ms\"\n[alerts.dead_letters]\nabove = 1\n";
+    let server = serve(&place, &(alerts.to_owned() + &providers.config()));
     place.ready().await;
     let client = place.client();
     let template =
@@ -248,6 +258,14 @@ async fn every_channel_delivers_fails_plainly_and_keeps_persons_and_secrets_to_i
         client.post("/v1/receipts/whatsapp", Payload::json(&json!({"event": "messages.update"}))).await;
     assert!(forged.is_err(), "a report without the token is refused");
 
+    alert(&client, "dead_letters", None, "firing").await;
+    let mut told = Vec::new();
+    for path in ["/metrics", "/v1/audit?limit=500", "/v1/alerts"] {
+        let answer = client.call(http::Method::GET, path, Payload::default()).await.unwrap();
+        told.push((path, String::from_utf8(answer.to_vec()).unwrap()));
+    }
+    assert!(told[0].1.contains("whatsapp") && told[1].1.contains("sent"), "there is something to look at");
+    assert!(told[1].1.contains("\"next_cursor\":null"), "all of the audit is looked at");
     assert!(server.terminate().await.success());
     let said = place.said();
     assert!(said.contains("\"sent\"") || said.contains("retry scheduled"), "there is a log to look at");
@@ -269,6 +287,10 @@ async fn every_channel_delivers_fails_plainly_and_keeps_persons_and_secrets_to_i
     for canary in canaries {
         let line = said.lines().find(|line| line.contains(canary));
         assert_eq!(line, None, "`{canary}` shows in the log");
+        for (path, answer) in &told {
+            let line = answer.lines().find(|line| line.contains(canary));
+            assert_eq!(line, None, "`{canary}` shows in {path}");
+        }
     }
 }
 
@@ -387,4 +409,171 @@ async fn an_outage_of_one_destination_loses_nothing_delays_nobody_else_and_ends_
 async fn start_evolution() -> EvolutionSandbox {
     let options = evolution::Options { api_key: Secret::new(EVOLUTION_KEY), ..evolution::Options::default() };
     EvolutionSandbox::start(ANYWHERE, options).await.unwrap()
+}
+
+/// Alerts that are raised as soon as there is reason to, and over as soon as there is none.
+const AT_ONCE: &str = "[alerts]\nevery = \"100ms\"\n[alerts.channel_held]\nfor = \"0s\"\nresolve_after = \"0s\"\n\
+                       [alerts.breaker_open]\nfor = \"0s\"\nresolve_after = \"0s\"\n";
+
+/// Looks at the alerts of that rule, about that channel or about all, until one is in that state.
+async fn alert(client: &Client, rule: &str, channel: Option<&str>, state: &str) -> Value {
+    let mut seen = Value::Null;
+    for _ in 0..1_500 {
+        seen = client.get(&format!("/v1/alerts?state={state}")).await.unwrap();
+        let mut items = seen["items"].as_array().unwrap().iter();
+        if let Some(found) = items.find(|it| it["rule"] == rule && it["channel"] == json!(channel)) {
+            return found.clone();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("no {state} {rule} of {channel:?}: {seen}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ CF-7, OB-4; RELIABILITY 61
+async fn a_key_that_the_provider_no_longer_takes_holds_the_channel_and_raises_an_alert_and_nothing_dies() {
+    const MESSAGES: usize = 5;
+    let with_key =
+        |key: &str| evolution::Options { api_key: Secret::new(key), ..evolution::Options::default() };
+    let provider = EvolutionSandbox::start(ANYWHERE, with_key(EVOLUTION_KEY)).await.unwrap();
+    let (address, url) = (provider.address, provider.url());
+    let place = Place::new();
+    let config = format!(
+        "{AT_ONCE}[channels.whatsapp]\nkind = \"evolution\"\nbase_url = \"{url}\"\ninstance = \"sandbox\"\n\
+         api_key = \"${{EVOLUTION_KEY}}\"\nprobe_every = \"1h\"\n\
+         [channels.whatsapp.retry]\ndelays = [\"20ms\", \"20ms\"]\n"
+    );
+    let server = serve(&place, &config);
+    place.ready().await;
+    let client = place.client();
+    let request = json!({"channel": "whatsapp", "to": "+5511988776655", "content": {"text": "oi"}});
+    let sent = follow(&client, &send(&client, &request).await, ended).await;
+    assert_eq!(sent["state"], "sent", "{sent}");
+
+    provider.stop().await;
+    let strict = EvolutionSandbox::start(address, with_key("another")).await.unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..MESSAGES {
+        ids.push(send(&client, &request).await);
+    }
+    let raised = alert(&client, "channel_held", Some("whatsapp"), "firing").await;
+    let why = raised["samples"][0]["text"].as_str().unwrap();
+    assert!(why.starts_with("401") && why.contains("check the channel's key"), "{raised}");
+    let list = client.get("/v1/channels").await.unwrap();
+    let whatsapp = list["items"].as_array().unwrap().iter().find(|it| it["name"] == "whatsapp").unwrap();
+    let held = &whatsapp["destinations"][0];
+    assert_eq!((&held["destination"], &held["state"]), (&json!("sandbox"), &json!("held")), "{list}");
+    for id in &ids {
+        let waits = follow(&client, id, |message| message["state"] == "pending").await;
+        assert_eq!(waits["attempt_count"], 0, "{waits}");
+        assert!(waits["attempts"].as_array().unwrap().len() <= 1, "what is held is not tried again: {waits}");
+    }
+    assert_eq!(client.get("/v1/dead-letters").await.unwrap()["items"], json!([]));
+
+    // The key counts again, and somebody says so.
+    strict.stop().await;
+    let provider = EvolutionSandbox::start(address, with_key(EVOLUTION_KEY)).await.unwrap();
+    let freed = json!({"destination": "sandbox"});
+    client.post("/v1/channels/whatsapp/release", Payload::json(&freed)).await.unwrap();
+    for id in &ids {
+        let message = follow(&client, id, ended).await;
+        assert_eq!(message["state"], "sent", "{message}");
+    }
+    assert_eq!(provider.stats().sent, MESSAGES as u64, "each of them once");
+    let over = alert(&client, "channel_held", Some("whatsapp"), "resolved").await;
+    assert_eq!(over["id"], raised["id"]);
+    assert!(server.terminate().await.success());
+}
+
+/// A receiver that shows a certificate, takes everything from whoever believes it, and counts who came.
+struct Shop {
+    address: SocketAddr,
+    shows: Arc<Mutex<Arc<ServerConfig>>>,
+    visits: Arc<AtomicUsize>,
+}
+
+impl Shop {
+    async fn start(certificate: Arc<ServerConfig>) -> Shop {
+        let listener = TcpListener::bind(ANYWHERE).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (shows, visits) = (Arc::new(Mutex::new(certificate)), Arc::<AtomicUsize>::default());
+        let (shown, counted) = (Arc::clone(&shows), Arc::clone(&visits));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let acceptor = TlsAcceptor::from(Arc::clone(&shown.lock().unwrap()));
+                tokio::spawn(async move {
+                    let Ok(mut tls) = acceptor.accept(stream).await else { return };
+                    let mut request = [0; 4_096];
+                    while tls.read(&mut request).await.is_ok_and(|count| count > 0) {
+                        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                        let _ = tls.write_all(answer).await;
+                    }
+                });
+            }
+        });
+        Shop { address, shows, visits }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ CB-1, CF-3, OB-4; RELIABILITY 23
+async fn a_certificate_that_is_not_good_opens_the_breaker_and_raises_an_alert_and_is_not_tried_hotly() {
+    const FIRST: usize = 3;
+    const LATER: usize = 3;
+    let (authority, place) = (Authority::new(), Place::new());
+    let expired = authority.shown_by("127.0.0.1", |params| {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    });
+    let misnamed = authority.shown_by("other.example", |_| {});
+    let shops = [("expired", Shop::start(expired).await), ("misnamed", Shop::start(misnamed).await)];
+    let channels = shops.each_ref().map(|(name, _)| {
+        format!(
+            "[channels.{name}]\nkind = \"webhook\"\nallow_private = true\nca_file = \"{}\"\n\
+             [channels.{name}.retry]\ndelays = [\"20ms\", \"20ms\", \"20ms\"]\n\
+             [channels.{name}.breaker]\nfailures = {FIRST}\nlasting = \"0s\"\nfirst_probe = \"1h\"\nslowest_probe = \"1h\"\n",
+            authority.file().display()
+        )
+    });
+    let server = serve(&place, &format!("{AT_ONCE}{}", channels.concat()));
+    place.ready().await;
+    let client = place.client();
+    let clock = SystemClock::new();
+
+    for (name, shop) in &shops {
+        let hook = json!({"channel": name, "to": format!("https://{}/hook", shop.address), "content": {"body": "oi"}});
+        let (mut first, mut later) = (Vec::new(), Vec::new());
+        for _ in 0..FIRST {
+            first.push(send(&client, &hook).await);
+        }
+        let raised = alert(&client, "breaker_open", Some(name), "firing").await;
+        for _ in 0..LATER {
+            later.push(send(&client, &hook).await);
+        }
+        for id in &first {
+            let waits = client.get(&format!("/v1/messages/{id}")).await.unwrap();
+            let (state, tried) = (waits["state"].as_str(), waits["attempt_count"].as_u64());
+            assert_eq!((state, tried), (Some("pending"), Some(1)), "{name}: {waits}");
+            assert_eq!(waits["last_error"]["category"], "tls", "{name}: {waits}");
+            let due: Time = waits["next_attempt_at"].as_str().unwrap().parse().unwrap();
+            assert!(due.since(clock.now()).millis() > 4 * 60_000, "{name}: {waits}");
+        }
+        for id in &later {
+            let waits = client.get(&format!("/v1/messages/{id}")).await.unwrap();
+            let (state, tried) = (waits["state"].as_str(), waits["attempt_count"].as_u64());
+            assert_eq!((state, tried), (Some("pending"), Some(0)), "{name}: {waits}");
+        }
+        assert_eq!(shop.visits.load(Ordering::SeqCst), FIRST, "{name}: one visit a message, and no more");
+
+        // It is renewed, and somebody says so.
+        *shop.shows.lock().unwrap() = authority.shown_by("127.0.0.1", |_| {});
+        client.post(&format!("/v1/channels/{name}/close"), Payload::default()).await.unwrap();
+        for id in &later {
+            let message = follow(&client, id, ended).await;
+            assert_eq!(message["state"], "sent", "{name}: {message}");
+        }
+        let over = alert(&client, "breaker_open", Some(name), "resolved").await;
+        assert_eq!(over["id"], raised["id"]);
+    }
+    assert_eq!(client.get("/v1/dead-letters").await.unwrap()["items"], json!([]));
+    assert!(server.terminate().await.success());
 }
