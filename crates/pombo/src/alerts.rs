@@ -118,7 +118,12 @@ impl Work {
     }
 
     /// The store cannot be used, so that nothing can be written or handed in: the log is what is left.
+    ///
+    /// Of a read that took too long nothing follows: the store is well.
     fn in_trouble(&mut self, plan: &Plan, trouble: &StoreError) {
+        if *trouble == StoreError::TooLong {
+            return warn!(error = %trouble, "what is wrong was not looked at this time");
+        }
         self.well = None;
         let since = self.readings.unusable(trouble, self.clock.now());
         let rule = plan.rules.get(&alert::RuleName::StoreUnwritable);

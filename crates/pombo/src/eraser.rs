@@ -19,7 +19,7 @@ use pombo_kernel::setup::{EVENTS, Setup};
 use pombo_kernel::suppression::Suppression;
 use pombo_kernel::time::Clock;
 use pombo_store::audit::{Event, Record};
-use pombo_store::erase::Erase;
+use pombo_store::erase::{Erase, Sought};
 use pombo_store::shelf::{Doc, Expect, Leaf, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::{Filter, Store, StoreError, transition};
 use pombo_web::{operation, suppression};
@@ -27,7 +27,7 @@ use serde_json::json;
 
 use crate::clock::Stopwatch;
 
-/// Rows that are looked at in one read.
+/// Rows that are looked at in one read, if they can be read in time.
 const LOOK: usize = 1_000;
 /// What is erased in one transaction.
 const AT_ONCE: usize = 50;
@@ -47,6 +47,8 @@ pub(crate) struct Eraser {
     operation: Operation,
     erasure: Erasure,
     seeker: Seeker,
+    /// Rows that the next read looks at.
+    look: usize,
 }
 
 /// Why one who erases stops.
@@ -70,7 +72,7 @@ impl Eraser {
         let erasure = Erasure::clone(operation.erasure.as_deref()?);
         let seeker = Seeker::new(store.pseudonyms(), erasure.tenant.clone(), erasure.person.clone());
         let kinds = setup.channels.values().map(|channel| (channel.name.clone(), channel.kind)).collect();
-        Some(Eraser { store, clock, kinds, doc, operation, erasure, seeker })
+        Some(Eraser { store, clock, kinds, doc, operation, erasure, seeker, look: LOOK })
     }
 
     /// Goes on to the end, and tells how far it is.
@@ -135,10 +137,20 @@ impl Eraser {
         Ok(None)
     }
 
+    /// Reads the next rows; fewer from now on, if it takes too long to read so many. They may be large, and the disk slow.
+    async fn seek(&mut self, from: Bookmark) -> Result<Sought, StoreError> {
+        loop {
+            match self.store.seek(self.seeker.clone(), from, self.look).await {
+                Err(StoreError::TooLong) if self.look > 1 => self.look /= 2,
+                sought => return sought,
+            }
+        }
+    }
+
     /// Looks into the next rows, and erases what is there.
     async fn search(&mut self, from: Bookmark) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let sought = self.store.seek(self.seeker.clone(), from, LOOK).await?;
+        let sought = self.seek(from).await?;
         let mut traces = Vec::new();
         for trace in sought.traces {
             if let Trace::Message { id, channel, bond } | Trace::Revision { id, channel, bond, .. } = &trace {

@@ -26,7 +26,7 @@ use pombo_web::shelf;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use crate::clock::Stopwatch;
 
@@ -166,7 +166,10 @@ impl Work {
                     return crate::follower::stopped("retention", &error);
                 }
                 Err(error) => {
-                    debug!(%error, "what is to be let go of waits");
+                    match error {
+                        StoreError::TooLong => warn!(%error, "what is to be let go of waits"),
+                        _ => debug!(%error, "what is to be let go of waits"),
+                    }
                     self.lease = None;
                     TROUBLE
                 }

@@ -83,7 +83,10 @@ pub(crate) trait Rounds: Send + Sized {
                         return crate::follower::stopped(&format!("{:?}", Self::SHELF), &error);
                     }
                     Err(error) => {
-                        debug!(%error, shelf = ?Self::SHELF, "what is due waits");
+                        match error {
+                            StoreError::TooLong => warn!(%error, shelf = ?Self::SHELF, "what is due waits"),
+                            _ => debug!(%error, shelf = ?Self::SHELF, "what is due waits"),
+                        }
                         tokio::time::sleep(TROUBLE.to_std()).await;
                         continue;
                     }

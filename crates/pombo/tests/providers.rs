@@ -526,7 +526,8 @@ async fn a_certificate_that_is_not_good_opens_the_breaker_and_raises_an_alert_an
     });
     let misnamed = authority.shown_by("other.example", |_| {});
     let shops = [("expired", Shop::start(expired).await), ("misnamed", Shop::start(misnamed).await)];
-    let channels = shops.each_ref().map(|(name, _)| {
+    let sound = Shop::start(authority.shown_by("127.0.0.1", |_| {})).await;
+    let channels = ["expired", "misnamed", "sound"].map(|name| {
         format!(
             "[channels.{name}]\nkind = \"webhook\"\nallow_private = true\nca_file = \"{}\"\n\
              [channels.{name}.retry]\ndelays = [\"20ms\", \"20ms\", \"20ms\"]\n\
@@ -549,6 +550,10 @@ async fn a_certificate_that_is_not_good_opens_the_breaker_and_raises_an_alert_an
         for _ in 0..LATER {
             later.push(send(&client, &hook).await);
         }
+        // Whoever comes after them in the same lane has gone, so they had their turn.
+        let next = json!({"channel": "sound", "to": format!("https://{}/hook", sound.address), "content": {"body": "oi"}});
+        let next = follow(&client, &send(&client, &next).await, ended).await;
+        assert_eq!(next["state"], "sent", "{next}");
         for id in &first {
             let waits = client.get(&format!("/v1/messages/{id}")).await.unwrap();
             let (state, tried) = (waits["state"].as_str(), waits["attempt_count"].as_u64());

@@ -81,6 +81,8 @@ codes! {
     Overloaded = 429 "OVERLOADED" "Too much is waiting",
     TooManyFailures = 429 "TOO_MANY_FAILURES" "Too many keys that are not known",
     Internal = 500 "INTERNAL" "A fault of ours",
+    /// The store is well, and so is whoever asks for less.
+    ReadTooLong = 503 "READ_TOO_LONG" "It takes too long to read",
     StoreUnavailable = 503 "STORE_UNAVAILABLE" "The store cannot be used for now",
     ShuttingDown = 503 "SHUTTING_DOWN" "This node is stopping",
 }
@@ -254,9 +256,9 @@ impl From<StoreError> for Problem {
             StoreError::TooLong => {
                 tracing::warn!(reason = %error, "a request asked for more than can be read in time");
                 Problem::new(
-                    Code::StoreUnavailable,
+                    Code::ReadTooLong,
                     format!("{error}; the store itself is well"),
-                    "ask for less, such as a shorter time, or send it again with the same Idempotency-Key",
+                    "ask for less, such as a shorter time; the same again may pass once the server has less to do",
                 )
             }
             StoreError::Broken(reason) => {

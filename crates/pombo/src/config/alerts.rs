@@ -135,9 +135,8 @@ impl Threshold {
             (Unit::Count | Unit::Deviations | Unit::Megabytes, Threshold::Number(number)) => {
                 ("at least 0", Some(*number))
             }
-            (Unit::Count | Unit::Deviations | Unit::Megabytes, _) => {
-                ("write a number, for example 100", None)
-            }
+            (Unit::Count | Unit::Deviations, _) => ("write a number, for example 100", None),
+            (Unit::Megabytes, _) => ("write millions of bytes as a number, for example 256", None),
             (Unit::Share, Threshold::Number(number)) => {
                 ("from 0 to 1, or a string such as \"10%\"", Some(*number).filter(|share| *share <= 1.0))
             }

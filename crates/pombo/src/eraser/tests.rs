@@ -1,11 +1,16 @@
 //! Whole erasures, on every store, by hand.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pombo_kernel::dice::Dice;
 use pombo_kernel::id::MessageKey;
 use pombo_kernel::message::{Body, Draft, Json, QueueName};
 use pombo_kernel::name::Tenant;
 use pombo_kernel::operation::{Kind, Stage, State};
 use pombo_kernel::suppression::{Family, Reason};
 use pombo_kernel::time::{Span, Time};
+use pombo_store::shell::Shell;
+use pombo_store::sqlite::Sqlite;
 use pombo_web::event;
 use tokio::sync::watch;
 
@@ -163,6 +168,49 @@ async fn everything_of_a_person_goes_claims_and_others_stay_and_it_is_told() {
         assert_eq!(store.verify().await.unwrap().broken, None, "{name}");
         store.close().await.unwrap();
     }
+}
+
+/// A clock by which a second passes at each look, once it is told that reading takes so long.
+#[derive(Debug, Default)]
+struct Slow {
+    passed_s: AtomicU64,
+    is_slow: AtomicBool,
+}
+
+impl Clock for Slow {
+    fn now(&self) -> Time {
+        T0
+    }
+
+    fn elapsed(&self) -> Duration {
+        let step_s = u64::from(self.is_slow.load(Ordering::SeqCst));
+        Duration::from_secs(self.passed_s.fetch_add(step_s, Ordering::SeqCst))
+    }
+}
+
+#[tokio::test] // REQ AU-3, RELIABILITY 38
+async fn where_much_takes_too_long_to_read_it_reads_less_at_a_time_and_leaves_nothing_out() {
+    let (folder, slow) = (tempfile::tempdir().unwrap(), Arc::new(Slow::default()));
+    let core = Sqlite::open(folder.path(), Dice::seeded(1), &[7; 32]).unwrap();
+    let shell = Shell::start(core, slow.clone(), Box::new(|| [7; 32])).unwrap();
+    let store: Arc<dyn Store> = Arc::new(shell);
+    let others = (0..2 * LOOK).map(|_| to("zap", "+5511987654322", "{}"));
+    store.accept(others.collect()).await.unwrap();
+    let own = planted(&*store, T0).await;
+    begun(&*store, T0, |_| {}).await;
+    let (_, clock) = model();
+    let mut eraser = eraser(&store, &clock).await;
+    slow.is_slow.store(true, Ordering::SeqCst);
+    while eraser.erasure.step != Step::Done {
+        let record = eraser.piece().await.unwrap();
+        assert!(eraser.save(record).await.unwrap());
+    }
+    slow.is_slow.store(false, Ordering::SeqCst);
+    assert!((1..LOOK).contains(&eraser.look), "{}", eraser.look);
+    for id in own {
+        assert!(gone(&*store, id).await, "{id}");
+    }
+    store.close().await.unwrap();
 }
 
 #[tokio::test] // REQ AU-3

@@ -108,11 +108,16 @@ async fn a_server_on_a_file_with_spoilt_pages_says_so_and_leaves_out_no_message_
             // It may die at any moment from now on: what it says then is looked at below.
             let _ = client.post("/v1/channels/crm/release", Payload::default()).await;
         }
-        for _ in 0..1_500 {
-            let stats = client.get("/v1/stats").await;
-            if server.is_over() || stats.is_ok_and(|it| it["total"]["waiting"] == 0) {
+        // For as long as something goes on.
+        let (mut last, mut looks) = ((None, 0), 0);
+        while looks < 500 && !server.is_over() {
+            let waiting = client.get("/v1/stats").await.ok().and_then(|it| it["total"]["waiting"].as_u64());
+            if waiting == Some(0) {
                 break;
             }
+            let stands = (waiting, sink.stats().total);
+            looks = if stands == last { looks + 1 } else { 0 };
+            last = stands;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let after = seen();

@@ -513,7 +513,11 @@ impl Link {
             return Err(StoreError::Unavailable("the connection to PostgreSQL is closed".to_owned()));
         }
         match self.driver.handle().block_on(async { timeout(self.patience, work).await }) {
-            Ok(done) => done.map_err(|error| failure(&error)),
+            Ok(done) => done.map_err(|error| match error.code() {
+                // By its `statement_timeout`. Others than readers cannot go on without the answer.
+                Some(&SqlState::QUERY_CANCELED) if self.kind == Kind::Reader => StoreError::TooLong,
+                _ => failure(&error),
+            }),
             Err(_) => {
                 self.lost.store(true, Ordering::Relaxed);
                 Err(unanswered())

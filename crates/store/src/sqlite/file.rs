@@ -45,7 +45,8 @@ pub(super) const APPLICATION_ID: i32 = 0x506d_626f;
 const CARRIED_AFTER: u32 = 4_000;
 const LOG_PAGES: u64 = 4_500;
 
-/// After how many of its steps a statement asks whether it has taken too long: well below a millisecond.
+/// After how many of its steps a statement asks whether it has taken too long: well below a millisecond, unless the disk
+/// keeps one of them waiting.
 const STEPS: i32 = 1_000;
 
 /// The first SQLite without a rare corruption at a WAL checkpoint.

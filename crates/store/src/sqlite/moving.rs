@@ -130,7 +130,7 @@ pub(super) fn counts(db: &Connection) -> Result<Vec<(Table, u64)>, StoreError> {
     Ok(Table::ALL.map(|table| (table, of(table).map_or(0, |(_, count)| count.unsigned_abs()))).into())
 }
 
-/// The schema of the store in a folder. Looks only; a folder without a store is not touched.
+/// The schema of the store in a folder. A folder without a store is not touched.
 pub(crate) fn schema(folder: &Path) -> Result<Option<u32>, StoreError> {
     if !folder.join(file::NAME).is_file() {
         return Ok(None);
@@ -152,7 +152,7 @@ pub(crate) fn migrated(folder: &Path, entropy: &[u8; 32]) -> Result<u32, StoreEr
     Ok(file::SCHEMA)
 }
 
-/// A connection that changes nothing, beside whoever writes.
+/// A connection that changes nothing, beside whoever writes. What a process left half done that was killed is undone first.
 pub(super) fn looking(folder: &Path) -> Result<Connection, StoreError> {
     log::keep_beside(folder)?;
     undo_beside(folder)?;

@@ -221,3 +221,36 @@ fn a_reader_that_lost_its_connection_takes_another() {
     assert!(matches!(&first, Ok(found) if *found == id) || matches!(&first, Err(StoreError::Unavailable(_))));
     assert_eq!(read(), Ok(id));
 }
+
+/// Locks every message until somebody waits for one, and ends what that session asks, as the server does when its time
+/// is over.
+const CANCEL_WHO_WAITS: &str = "DO $$
+    DECLARE waits int;
+    BEGIN
+      LOCK TABLE pombo.message IN ACCESS EXCLUSIVE MODE;
+      WHILE waits IS NULL LOOP
+        PERFORM pg_sleep(0.01), pg_stat_clear_snapshot();
+        SELECT pid INTO waits FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock' LIMIT 1;
+      END LOOP;
+      PERFORM pg_cancel_backend(waits);
+    END $$";
+
+#[test] // RELIABILITY 38
+fn a_read_that_the_server_ends_says_that_it_took_too_long_and_the_next_one_is_whole() {
+    let database = migrated();
+    let mut node = Node::on(&database, 1);
+    let id = node.accept(&[draft()])[0];
+    let mut reader = node.reader();
+    let mut read = || reader.story(&Tenant::default(), id).map(|story| story.unwrap().message.id);
+    let ended = thread::scope(|scope| {
+        let server = scope.spawn(|| database.ask(CANCEL_WHO_WAITS));
+        let mut told = read();
+        while told.is_ok() && !server.is_finished() {
+            told = read();
+        }
+        told
+    });
+    assert_eq!(ended, Err(StoreError::TooLong));
+    assert_eq!(read(), Ok(id));
+}

@@ -330,7 +330,7 @@ impl Follower {
                 self.caller = caller;
                 may
             }
-            Err(problem) => problem.code == Code::StoreUnavailable,
+            Err(problem) => matches!(problem.code, Code::StoreUnavailable | Code::ReadTooLong),
         }
     }
 }

@@ -227,8 +227,8 @@ fn remedy(lang: Lang, rule: RuleName) -> Markup {
             "Libere espaço: um disco maior, ou retenção menor. `pombo prune` remove o que já terminou.",
         ),
         R::LogLarge => lang.say(
-            "Somebody keeps one view of the store's file, so that its log cannot start over: a backup that takes long or stands still, or another program that has `pombo.db` open. Let it finish or end it; the log then shrinks by itself.",
-            "Alguém mantém uma mesma visão do arquivo, e o log não pode recomeçar: um backup demorado ou parado, ou outro programa com `pombo.db` aberto. Deixe terminar ou encerre; depois o log diminui sozinho.",
+            "Somebody reads the store's file all the time, so that its log cannot start over: usually a backup that takes long or stands still, or another program that has `pombo.db` open; or very many pages and requests at once. Let it finish or end it; the log then shrinks by itself.",
+            "Alguém lê o arquivo o tempo todo, e o log não pode recomeçar: quase sempre um backup demorado ou parado, ou outro programa com `pombo.db` aberto; ou páginas e pedidos demais ao mesmo tempo. Deixe terminar ou encerre; depois o log diminui sozinho.",
         ),
         R::ClockJumped => lang.say(
             "Somebody or NTP set the clock, the machine slept, or another database server answers now. `pombo doctor` says whether the time is right; let an NTP service keep it so. If it was right before, set it back. After a jump ahead, see what went too early; after one back, `pombo messages retry` sends at once what should not wait.",

@@ -181,6 +181,10 @@ fn advice(lang: Lang, code: Code) -> &'static str {
             "This passes by itself in most cases. Try again in a few seconds.",
             "Na maioria dos casos isto passa sozinho. Tente de novo em alguns segundos.",
         ),
+        Code::ReadTooLong => lang.say(
+            "Ask for less: a shorter time, or fewer messages at once. If nothing here can be narrowed, the server is busy; try again later.",
+            "Peça menos: um período menor, ou menos mensagens de uma vez. Se não há o que restringir, o servidor está ocupado; tente mais tarde.",
+        ),
         Code::Internal => lang.say(
             "This is a fault of the program. What happened stands in the server's log.",
             "É uma falha do programa. O que aconteceu está no log do servidor.",

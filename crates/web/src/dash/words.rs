@@ -187,6 +187,7 @@ impl Lang {
             Code::Overloaded => "Há coisas demais à espera",
             Code::TooManyFailures => "Chaves desconhecidas demais",
             Code::Internal => "Uma falha nossa",
+            Code::ReadTooLong => "A leitura demora demais",
             Code::StoreUnavailable => "O armazenamento está indisponível",
             Code::ShuttingDown => "Este nó está parando",
         };

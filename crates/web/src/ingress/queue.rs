@@ -57,7 +57,9 @@ pub(super) fn refusal(problem: &Problem) -> Response {
     match problem.code {
         Code::Unauthorized => relayed(error(status, "UNAUTHORIZED_INVALID_JWT_FORMAT", "Invalid JWT")),
         Code::NotFound => relayed(error(status, "NOT_FOUND", "Requested function was not found")),
-        Code::StoreUnavailable | Code::ShuttingDown => relayed(error(status, "BOOT_ERROR", &problem.detail)),
+        Code::StoreUnavailable | Code::ReadTooLong | Code::ShuttingDown => {
+            relayed(error(status, "BOOT_ERROR", &problem.detail))
+        }
         code => error(status, code.as_str(), &format!("{} ({})", problem.detail, problem.hint)),
     }
 }

@@ -78,7 +78,7 @@ pub(super) fn refusal(problem: &Problem) -> Response {
         Code::Internal => (500, "internal_server_error"),
         // The name by which its clients know that the same may be sent again.
         Code::RequestTimeout => (408, "application_error"),
-        Code::StoreUnavailable | Code::ShuttingDown => (503, "service_unavailable"),
+        Code::StoreUnavailable | Code::ReadTooLong | Code::ShuttingDown => (503, "service_unavailable"),
         Code::InvalidJson => (400, "validation_error"),
         Code::InvalidField if problem.errors.iter().any(|error| error.field == idempotency::NAME) => {
             (400, "invalid_idempotency_key")

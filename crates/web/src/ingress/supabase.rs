@@ -65,7 +65,9 @@ pub(super) fn refusal(problem: &Problem) -> Response {
         Code::UnsupportedMediaType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "PGRST102"),
         Code::RequestTimeout => (StatusCode::REQUEST_TIMEOUT, "PGRST003"),
         Code::Overloaded | Code::TooManyFailures => (StatusCode::TOO_MANY_REQUESTS, "53300"),
-        Code::StoreUnavailable | Code::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "PGRST001"),
+        Code::StoreUnavailable | Code::ReadTooLong | Code::ShuttingDown => {
+            (StatusCode::SERVICE_UNAVAILABLE, "PGRST001")
+        }
         Code::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "XX000"),
         // There is something wrong with a value: the function raises an exception.
         _ => (StatusCode::BAD_REQUEST, "P0001"),
