@@ -34,6 +34,8 @@ use self::readings::Readings;
 const MEMORY: &str = "alerts";
 /// While nothing is wrong and nothing happens, everything is looked at this often, or less.
 const IDLE: Span = Span::from_mins(1);
+/// After so long without a look that was not ended, a person must know.
+const BLIND: Span = Span::from_mins(5);
 /// Alerts that fire at once, at most. The others wait until one of these is over.
 const FIRING_MAX: usize = 1_000;
 
@@ -79,6 +81,8 @@ struct Work {
     wrote: u32,
     /// Where the audit ended and when it was, as all was well and nothing waited.
     well: Option<(u64, Time)>,
+    /// Since when every look was ended, because it took too long.
+    blind: Option<Time>,
     /// As many alerts fire as are looked after, and the log has said so.
     full: bool,
 }
@@ -99,7 +103,7 @@ impl Work {
         place: Option<Home>,
     ) -> Work {
         let readings = Readings::new(Arc::clone(&store), Arc::clone(&clock), place);
-        Work { store, setup, clock, readings, wrote: 0, well: None, full: false }
+        Work { store, setup, clock, readings, wrote: 0, well: None, blind: None, full: false }
     }
 
     /// Goes on until the store closes.
@@ -107,7 +111,7 @@ impl Work {
         loop {
             let plan = self.setup.borrow().alerts.clone();
             match self.round().await {
-                Ok(()) => {}
+                Ok(()) => self.blind = None,
                 Err(error @ (StoreError::Closed | StoreError::Broken(_))) => {
                     return crate::follower::stopped("alerts", &error);
                 }
@@ -119,10 +123,17 @@ impl Work {
 
     /// The store cannot be used, so that nothing can be written or handed in: the log is what is left.
     ///
-    /// Of a read that took too long nothing follows: the store is well.
+    /// A read that took too long is no outage, since the store is well. But where every one does, nobody looks any more.
     fn in_trouble(&mut self, plan: &Plan, trouble: &StoreError) {
         if *trouble == StoreError::TooLong {
-            return warn!(error = %trouble, "what is wrong was not looked at this time");
+            let now = self.clock.now();
+            let since = now.since(*self.blind.get_or_insert(now));
+            if since > BLIND {
+                error!(since = %since, error = %trouble, "nothing is looked at any more, so that no alert can fire");
+            } else {
+                warn!(error = %trouble, "what is wrong was not looked at this time");
+            }
+            return;
         }
         self.well = None;
         let since = self.readings.unusable(trouble, self.clock.now());

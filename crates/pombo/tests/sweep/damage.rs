@@ -110,7 +110,10 @@ async fn a_server_on_a_file_with_spoilt_pages_says_so_and_leaves_out_no_message_
         }
         // For as long as something goes on.
         let (mut last, mut looks) = ((None, 0), 0);
-        while looks < 500 && !server.is_over() {
+        for _ in 0..6_000 {
+            if looks == 500 || server.is_over() {
+                break;
+            }
             let waiting = client.get("/v1/stats").await.ok().and_then(|it| it["total"]["waiting"].as_u64());
             if waiting == Some(0) {
                 break;

@@ -222,16 +222,17 @@ fn a_reader_that_lost_its_connection_takes_another() {
     assert_eq!(read(), Ok(id));
 }
 
-/// Locks every message until somebody waits for one, and ends what that session asks, as the server does when its time
-/// is over.
+/// Locks every message until somebody waits for one, ten seconds at most, and ends what that session asks, as the server
+/// does when its time is over.
 const CANCEL_WHO_WAITS: &str = "DO $$
     DECLARE waits int;
     BEGIN
       LOCK TABLE pombo.message IN ACCESS EXCLUSIVE MODE;
-      WHILE waits IS NULL LOOP
+      FOR look IN 1..1000 LOOP
         PERFORM pg_sleep(0.01), pg_stat_clear_snapshot();
         SELECT pid INTO waits FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock' LIMIT 1;
+        EXIT WHEN waits IS NOT NULL;
       END LOOP;
       PERFORM pg_cancel_backend(waits);
     END $$";
