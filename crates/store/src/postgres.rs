@@ -76,6 +76,7 @@ use crate::{
 use claims::Claims;
 pub use link::Target;
 use link::{Driver, Kind, Link, Step};
+pub use migrate::ANOTHER_VERSION;
 pub use reader::Reader;
 pub use scratch::{Scratch, Server};
 pub use start::{Options, Started, start};

@@ -9,6 +9,7 @@ use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::LaneName;
 use pombo_kernel::time::Span;
 use pombo_store::meter::show;
+use pombo_store::postgres::ANOTHER_VERSION;
 use pombo_store::{Pause, StoreError};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -219,9 +220,12 @@ fn reload(node: &mut Node) {
 /// After a write whose fate is unknown only a new process, reading everything anew, is safe.
 fn broken(reason: &str) -> Trouble {
     error!(reason, "the store failed; this process ends, and a new start recovers");
-    Trouble::new("the store failed", "STORE_FAILED")
-        .why(reason)
-        .hint("look after the disk, then start again: everything that was accepted is recovered")
+    let hint = if reason.starts_with(ANOTHER_VERSION) {
+        "start that version here as well: everything that was accepted is recovered"
+    } else {
+        "look after the disk, then start again: everything that was accepted is recovered"
+    };
+    Trouble::new("the store failed", "STORE_FAILED").why(reason).hint(hint)
 }
 
 impl From<NodeError> for Trouble {

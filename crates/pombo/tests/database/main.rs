@@ -1,5 +1,5 @@
 //! Real nodes, and what can come between them and their PostgreSQL: a network that is silent, cut or loses word,
-//! transactions that meet others, and standbys that lag behind.
+//! transactions that meet others, and standbys that lag behind. And what they leave open there while they send.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -7,8 +7,10 @@ mod conflicts;
 mod cut_off;
 #[path = "../place/mod.rs"]
 mod place;
+mod sending;
 mod standby;
 mod unheard;
+mod upgraded;
 
 use std::time::Duration;
 

@@ -25,6 +25,9 @@ const MIGRATIONS: [&str; 5] = [
 pub(super) const SCHEMA: u32 = 5;
 const _: () = assert!(SCHEMA as usize == MIGRATIONS.len());
 
+/// How a process says whom it leaves the store to.
+pub const ANOTHER_VERSION: &str = "another version of Pombo";
+
 /// The first schema in which dead letters have causes.
 const WITH_CAUSES: usize = 2;
 
@@ -146,6 +149,8 @@ fn step(link: &Link, fresh_secret: &[u8]) -> Result<bool, StoreError> {
         link.pipeline(vec![
             (sql!("meta_put"), vec!["schema".into(), (version + 1).to_string().into_bytes().into()]),
             (sql!("meta_first"), vec![SECRET.into(), fresh_secret.into()]),
+            // Nodes that are at work look at blocks when they move, and at the schema with them.
+            (sql!("board_move"), Vec::new()),
         ])?;
         info!(schema = version + 1, "the schema was brought up to date");
         Ok(true)
@@ -173,6 +178,16 @@ pub(super) fn version(link: &Link) -> Result<Option<usize>, StoreError> {
         )));
     }
     Ok(Some(version))
+}
+
+/// Nothing more is done by a process on tables that another version has changed meanwhile.
+pub(super) fn refuse_another(schema: &str) -> Result<(), StoreError> {
+    if schema == SCHEMA.to_string() {
+        return Ok(());
+    }
+    Err(StoreError::Broken(format!(
+        "{ANOTHER_VERSION} has brought the store to schema {schema}, and this process works with {SCHEMA}"
+    )))
 }
 
 /// Applies roles and surface, if they are not those of this version, or if the roles are not there or the views are not
@@ -292,6 +307,8 @@ mod tests {
         let link = link(&database, "pooler=transaction");
         migrate(&link, &[9; 32]).unwrap();
         assert_eq!(version(&link).unwrap(), Some(MIGRATIONS.len()));
+        // Each step is told to whoever is at work.
+        assert_eq!(number(&link, "SELECT version FROM board"), i64::from(SCHEMA));
         assert_eq!(number(&link, "SELECT count(*) FROM meta WHERE name = 'secret'"), 1);
         assert_eq!(
             number(&link, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'message'::regclass"),

@@ -11,7 +11,7 @@ use pombo_kernel::time::{Span, Time};
 use super::claims::number_of;
 use super::link::Step;
 use super::pausing::PAUSED;
-use super::{Postgres, rows, sql};
+use super::{Postgres, migrate, rows, sql};
 use crate::audit::Record;
 use crate::board::{Board, Held};
 use crate::claiming::ELSEWHERE;
@@ -74,14 +74,19 @@ impl Postgres {
         Ok(())
     }
 
+    /// Learns what stands in front of channels and destinations, and that the tables are still those that we know.
     pub(super) fn load_blocks(&mut self, version: i64, now: Time) -> Result<(), StoreError> {
-        let paused = (sql!("meta_get"), vec![PAUSED.into()]);
         let found = self.link.pipeline(vec![
             (sql!("block_all"), Vec::new()),
             (sql!("flow_all"), Vec::new()),
-            paused,
+            (sql!("meta_get"), vec![PAUSED.into()]),
+            (sql!("meta_get"), vec!["schema".into()]),
         ])?;
-        let [blocks, flows, paused] = found.as_slice() else { return Err(super::reader::unanswered()) };
+        let [blocks, flows, paused, schema] = found.as_slice() else {
+            return Err(super::reader::unanswered());
+        };
+        let schema = schema.first().map_or(Ok(Vec::new()), |row| rows::get(row, 0))?;
+        migrate::refuse_another(&String::from_utf8_lossy(&schema))?;
         let read = |row| rows::block(row).map(|(place, block, probe)| (place, block, probe.is_some()));
         let blocks = blocks.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let held = &self.flows;

@@ -1,22 +1,24 @@
 //! Databases of earlier versions open and mean what they meant, also if an upgrade died on the way.
 
 use std::process::Command;
+use std::sync::Arc;
 use std::thread;
 
 use pombo_kernel::message::Actor;
-use pombo_kernel::name::Tenant;
-use pombo_kernel::time::Time;
-use pombo_store::StoreError;
+use pombo_kernel::name::{LaneName, Tenant};
+use pombo_kernel::time::{Span, Time};
 use pombo_store::core::{Core, Reading};
 use pombo_store::home::Home;
+use pombo_store::postgres::ANOTHER_VERSION;
 use pombo_store::shelf::{Pick, Shelf, Wanted};
-use pombo_store::{By, Counted, Filter, StatsWanted};
+use pombo_store::{Ask, By, Counted, Filter, NodeId, StatsWanted, StoreError};
 use pombo_testbed::{Cluster, psql};
 use tokio_postgres::{Client, NoTls};
 
 use crate::golden::{Golden, POSTGRES, goes_on};
+use crate::node::Node;
 use crate::tenants::Plain;
-use crate::world::{START, migrated};
+use crate::world::{START, draft, migrated};
 
 /// The first schema, with its tables under row level security as its surface left them.
 pub(crate) const SCHEMA_1: &str = concat!(
@@ -338,4 +340,27 @@ fn what_waited_in_schema_3_is_counted_when_it_is_opened() {
                   AND relname IN ('queue', 'message', 'history', 'tally')
                   AND relnamespace = 'pombo'::regnamespace";
     assert_eq!(plain.database.ask(forced), "4");
+}
+
+/// What the first step of a version to come leaves.
+const BY_ANOTHER_VERSION: &str = "UPDATE pombo.meta SET value = '99' WHERE name = 'schema'; \
+     UPDATE pombo.board SET version = version + 1";
+
+#[test] // RELIABILITY 58
+fn nodes_at_work_do_nothing_more_once_another_version_has_changed_the_schema() {
+    let database = migrated();
+    let (mut idle, mut busy) = (Node::on(&database, 1), Node::on(&database, 2));
+    busy.accept(&[draft()]);
+    idle.look();
+    database.ask(BY_ANOTHER_VERSION);
+
+    // Whoever claims sees it in that very group, whoever does nothing with the next look.
+    let ask = Ask { node: NodeId(2), lane: LaneName::default(), max: 1, rates: Arc::default() };
+    let claimed = busy.core.claim(&ask, busy.now).map(drop);
+    let looked = idle.core.look(idle.now + Span::from_secs(2));
+    for refused in [claimed, looked] {
+        let Err(StoreError::Broken(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.starts_with(ANOTHER_VERSION) && why.contains("schema 99"), "{why}");
+    }
+    assert_eq!(database.ask("SELECT count(*) FROM pombo.claim"), "0");
 }
