@@ -541,3 +541,6 @@ impl Reading for Reader {
         found.first().map(|row| opened(row).map(Arc::from)).transpose()
     }
 }
+
+#[cfg(test)]
+mod tests;

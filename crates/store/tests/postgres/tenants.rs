@@ -138,16 +138,6 @@ fn a_reader_sees_the_tenant_that_it_names_and_nothing_without_one() {
     }
 }
 
-#[test] // REQ SE-1
-fn a_connection_that_goes_back_to_its_pool_sees_nothing_of_its_last_user() {
-    let (house, _) = furnished();
-    let said = house.database.ask(
-        "BEGIN; SET LOCAL ROLE pombo_reader; SET LOCAL pombo.tenant = 'acme'; SELECT count(*) FROM pombo.message; COMMIT;
-         BEGIN; SET LOCAL ROLE pombo_reader; SELECT count(*) FROM pombo.message; COMMIT",
-    );
-    assert_eq!(said, "2\n0");
-}
-
 #[test] // REQ SE-1, promise 14
 fn an_application_sees_and_enqueues_for_its_own_tenant_whatever_it_sets() {
     let (mut house, _) = furnished();
