@@ -157,21 +157,28 @@ impl Work {
                 self.pass(doc, notice, target, &why, now).await
             }
             Stands::Pending { .. } | Stands::Sending { .. } => {
-                let (Some(target), Some(_)) = (target, notice.next(target)) else { return Ok(None) };
-                let late = now.since(sent.at) >= target.patience;
-                let blocked = match setup.channels.get(&target.channel) {
-                    Some(channel) => self.in_the_way(channel, &message.queue.destination).await?,
+                let stale = sent.at + LASTS;
+                let elsewhere = target.filter(|target| notice.next(Some(*target)).is_some());
+                let why = match elsewhere {
+                    // Nothing ends what waits for a channel that is held, however long that lasts.
+                    _ if now >= stale => Some("nothing went out for a day".to_owned()),
                     None => None,
+                    Some(target) => {
+                        let late = now.since(sent.at) >= target.patience;
+                        let blocked = match setup.channels.get(&target.channel) {
+                            Some(channel) => self.in_the_way(channel, &message.queue.destination).await?,
+                            None => None,
+                        };
+                        blocked.or_else(|| late.then(|| "it took too long".to_owned()))
+                    }
                 };
-                let Some(why) = blocked.or_else(|| late.then(|| "it took too long".to_owned())) else {
-                    return Ok(Some(sent.at + target.patience));
+                let Some(why) = why else {
+                    return Ok(Some(elsewhere.map_or(stale, |target| sent.at + target.patience)));
                 };
                 // What is being sent right now may arrive yet.
                 let called = self.store.cancel(message.queue.tenant.clone(), message.id, Actor::engine());
                 match called.await? {
-                    Cancelled::Done | Cancelled::NotFound => {
-                        self.pass(doc, notice, Some(target), &why, now).await
-                    }
+                    Cancelled::Done | Cancelled::NotFound => self.pass(doc, notice, target, &why, now).await,
                     Cancelled::TooLate(_) => Ok(Some(now + Span::from_secs(1))),
                 }
             }

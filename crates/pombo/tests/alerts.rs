@@ -211,14 +211,16 @@ async fn a_provider_that_goes_down_is_told_once_acknowledged_and_told_again_when
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ OB-4, fault 40
 async fn while_the_way_to_people_is_down_the_fallback_gets_the_notice_from_whichever_node() {
-    let (spare, cluster) = (Receiver::start().await, Cluster::own());
+    const MESSAGES: usize = 500;
+    let (spare, sandbox, cluster) = (Receiver::start().await, place::sink().await, Cluster::own());
     let database = cluster.database();
     let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
     let nodes = [Place::new(), Place::new()];
     for place in &nodes {
         let notices = format!(
             "[notices.ops]\nchannel = \"hooks\"\nto = \"http://{closed}/\"\nfallback = \"spare\"\n\
-             [notices.spare]\nchannel = \"spare\"\nto = \"{}\"\n",
+             [notices.spare]\nchannel = \"spare\"\nto = \"{}\"\n\
+             [channels.work]\nkind = \"webhook\"\nallow_private = true\n",
             spare.url()
         );
         configure(place, &notices);
@@ -230,6 +232,8 @@ async fn while_the_way_to_people_is_down_the_fallback_gets_the_notice_from_which
     let client = nodes[0].client();
     let hold = json!({"reason": "moving house"});
     client.post("/v1/channels/crm/hold", Payload::json(&hold)).await.unwrap();
+    let work = json!({"channel": "work", "to": sandbox.url("/ok"), "content": {"body": 1}});
+    client.post("/v1/messages/batch", Payload::json(&json!(vec![work; MESSAGES]))).await.unwrap();
     let letter = spare.hears("channel_held", "alert.fired").await;
     assert_eq!(letter["data"]["alert"]["samples"][0]["text"], "moving house");
     let id = letter["data"]["id"].as_str().unwrap();
@@ -241,6 +245,11 @@ async fn while_the_way_to_people_is_down_the_fallback_gets_the_notice_from_which
     assert!(spare.told().values().all(|times| *times == 1), "{:?}", spare.told());
     let dead = client.get("/v1/dead-letters").await.unwrap();
     assert_eq!(dead["items"], json!([]), "what became of notices is nobody's to decide");
+    drained(&client, MESSAGES).await;
+    let sent = client.get("/v1/messages?channel=work&state=sent&limit=500").await.unwrap();
+    let sent = sent["items"].as_array().unwrap();
+    let at_once = sent.iter().filter(|message| message["attempt_count"] == 1).count();
+    assert_eq!((sent.len(), at_once), (MESSAGES, MESSAGES), "whatever becomes of notices, messages go on");
     for server in servers {
         assert!(server.terminate().await.success());
     }

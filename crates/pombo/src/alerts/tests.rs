@@ -136,6 +136,30 @@ async fn what_is_wrong_is_recorded_and_told_once_and_so_is_its_end() {
     assert_eq!(world.events().await, [Event::AlertFired, Event::AlertResolved]);
 }
 
+#[tokio::test] // REQ OB-4, fault 40
+async fn however_often_something_comes_and_goes_people_are_owed_no_more_than_time_brings() {
+    let world = World::new();
+    let mut node = world.node();
+    let tens = Span::from_secs(10);
+    // Faster than it takes to be over: one alert, of which people are reminded.
+    for _ in 0..Span::from_hours(5).millis() / (2 * tens.millis()) {
+        world.hold().await;
+        world.look(&mut node, tens).await;
+        world.store.unblock(world.mail(), Actor::engine()).await.unwrap();
+        world.look(&mut node, tens).await;
+    }
+    assert_eq!(world.told().await, ["alert.fired", "alert.reminder"]);
+    // As slowly as makes the most of it: two for each time that it lasts until it is over.
+    world.look(&mut node, MINUTE + tens).await;
+    for _ in 0..10 {
+        world.hold().await;
+        world.look(&mut node, tens).await;
+        world.store.unblock(world.mail(), Actor::engine()).await.unwrap();
+        world.look(&mut node, MINUTE + tens).await;
+    }
+    assert_eq!(world.told().await.len(), 3 + 2 * 10);
+}
+
 #[tokio::test] // REQ DL-4
 async fn what_the_store_counted_reaches_the_rules_with_a_sample_and_without_persons() {
     let world = World::new();

@@ -4,6 +4,7 @@ use pombo_kernel::block::Block;
 use pombo_kernel::message::StateName;
 use pombo_kernel::name::Tenant;
 use pombo_kernel::notice::Letter;
+use pombo_store::shelf::{Pick, Wanted};
 use pombo_store::{Filter, Place};
 use serde_json::json;
 
@@ -48,6 +49,13 @@ impl World {
         notice::read(&self.store.doc(Shelf::Alert, Tenant::default(), id).await.unwrap().unwrap()).unwrap()
     }
 
+    /// How many notices are on their way.
+    async fn owed(&self) -> usize {
+        let due = Pick::Due { from: Time::default(), until: Time::MAX, after: None };
+        let wanted = Wanted { shelf: Shelf::Alert, tenant: None, pick: due, limit: 9 };
+        self.store.docs(wanted).await.unwrap().len()
+    }
+
     fn blank(&self) -> Notice {
         Notice::new("", "ops".parse().unwrap(), Tenant::default(), Letter::default(), self.clock.now())
     }
@@ -87,9 +95,7 @@ async fn a_notice_is_one_ordinary_message_in_a_lane_of_its_own_however_often_it_
     assert_eq!(world.sends(None).await, ["mail"]);
     world.round().await;
     assert!(world.is_sent("ops").await);
-    let due = pombo_store::shelf::Pick::Due { from: Time::default(), until: Time::MAX, after: None };
-    let wanted = pombo_store::shelf::Wanted { shelf: Shelf::Alert, tenant: None, pick: due, limit: 9 };
-    assert_eq!(world.store.docs(wanted).await.unwrap(), [], "nothing is left to do");
+    assert_eq!(world.owed().await, 0, "nothing is left to do");
 }
 
 #[tokio::test] // fault 40
@@ -161,6 +167,28 @@ async fn without_a_fallback_a_notice_waits_for_its_channel() {
     world.clock.pass(Span::from_hours(1));
     world.round().await;
     assert_eq!(world.messages().await, [of("mail", StateName::Pending)]);
+}
+
+#[tokio::test] // fault 40
+async fn what_reaches_nobody_for_a_day_is_given_up_and_says_so() {
+    let world = World::new().await;
+    world.setup.send_replace(configured(&CONFIG.replace("fallback = \"night\"\n", "")).borrow().clone());
+    let block = Block::hold("401".into(), 0, world.clock.now());
+    world.store.block(world.place("mail"), block, Actor::engine()).await.unwrap();
+    world.round().await;
+    world.clock.pass(Span::from_millis(LASTS.millis() - 1));
+    world.round().await;
+    assert_eq!(world.messages().await, [of("mail", StateName::Pending)]);
+    world.clock.pass(Span::from_millis(1));
+    world.round().await;
+    assert_eq!(world.messages().await, [of("mail", StateName::Cancelled)]);
+    let notice = world.notice().await;
+    assert!(matches!(&notice.state, State::Lost { why, .. } if why.contains("for a day")), "{notice:?}");
+    assert_eq!(
+        world.owed().await,
+        0,
+        "however long the channel is held, no more waits for it than a day brings"
+    );
 }
 
 #[tokio::test]
