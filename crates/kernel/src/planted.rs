@@ -39,12 +39,18 @@ pub enum Bug {
     RulingUnrecorded,
     /// A cause goes on counting dead letters that are gone.
     CauseMiscounted,
+    /// What was sent is not counted.
+    SentUncounted,
+    /// One of the messages that wait is gone after a restart.
+    WaitingLost,
     /// A ruling is done though the document that it depends on has changed.
     DocumentIgnored,
     /// A campaign does not wait after a send that is to be tried again.
     RetryUnpaced,
     /// Which message of a campaign is on its way is forgotten at a restart.
     FlightForgotten,
+    /// When the next message of a campaign may set out is forgotten at a restart.
+    PaceForgotten,
     /// A campaign makes messages also for those who have one.
     FedTwice,
     /// A paused campaign goes on.

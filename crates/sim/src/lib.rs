@@ -2,7 +2,7 @@
 //!
 //! One seed decides everything: who is there, what is asked, what the provider answers, what crashes, when the clock
 //! jumps. The cores are those of production: the engine's `step`, the store's shell and writer, SQLite or the memory
-//! model. Only what surrounds them is pretended. After every step the [`oracle`] checks the invariants against what
+//! model. Only what surrounds them is pretended. As it goes the [`oracle`] checks the invariants against what
 //! the provider took and what producers were told.
 
 mod call;

@@ -107,6 +107,16 @@ fn a_cause_that_is_not_counted_down_is_caught() {
 }
 
 #[test]
+fn a_message_that_was_sent_and_is_not_counted_is_caught() {
+    check(Bug::SentUncounted, &[1]);
+}
+
+#[test]
+fn a_message_that_waits_and_is_gone_after_a_restart_is_caught() {
+    check(Bug::WaitingLost, &[1]);
+}
+
+#[test]
 fn a_ruling_against_a_document_that_has_changed_is_caught() {
     // Where nothing was dead, only the operator who is told that it is done can know better.
     check(Bug::DocumentIgnored, &[2, 4]);
@@ -131,6 +141,11 @@ fn a_campaign_that_does_not_wait_after_a_retry_is_caught() {
 #[test]
 fn a_campaign_that_forgets_at_a_restart_what_is_on_its_way_is_caught() {
     check(Bug::FlightForgotten, &[9]);
+}
+
+#[test]
+fn a_campaign_that_forgets_at_a_restart_how_long_it_waits_is_caught() {
+    check(Bug::PaceForgotten, &[9]);
 }
 
 #[test]

@@ -224,11 +224,22 @@ impl Memory {
         let mut found = Memory { now, committed, dice, ids, leases, kept: Kept::Alone, counts };
         found.forget_turns();
         #[cfg(feature = "planted")]
-        found.now.docs.values_mut().for_each(|doc| *doc = crate::roster::found(doc.clone()));
+        found.lose_what_was_planted();
         for block in found.now.blocks.values_mut().filter(|block| block.kind.is_probed()) {
             block.until = block.until.map(|_| Time::default());
         }
         found
+    }
+
+    #[cfg(feature = "planted")]
+    fn lose_what_was_planted(&mut self) {
+        self.now.docs.values_mut().for_each(|doc| *doc = crate::roster::found(doc.clone()));
+        if planted::is(planted::Bug::WaitingLost) {
+            let mut waiting =
+                self.now.messages.iter().filter(|(_, row)| matches!(row.state, State::Pending { .. }));
+            let one = waiting.next().map(|(key, _)| *key);
+            one.and_then(|key| self.now.messages.remove(&key));
+        }
     }
 
     /// Turns are not durable, nor is traffic but for the flows of a store that is shared.

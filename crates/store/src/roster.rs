@@ -106,10 +106,13 @@ pub fn read(doc: &Doc) -> Option<Campaign> {
 /// A document as it is found at a start.
 #[cfg(feature = "planted")]
 pub(crate) fn found(mut doc: Doc) -> Doc {
-    if planted::is(planted::Bug::FlightForgotten)
+    let (flight, pace) =
+        (planted::is(planted::Bug::FlightForgotten), planted::is(planted::Bug::PaceForgotten));
+    if (flight || pace)
         && let Some(mut campaign) = read(&doc)
     {
-        campaign.flight = None;
+        campaign.flight = campaign.flight.filter(|_| !flight);
+        campaign.free_at = if pace { Time::default() } else { campaign.free_at };
         doc.leaf = leaf(&campaign);
     }
     doc

@@ -10,6 +10,8 @@ use pombo_kernel::kpi::Sums;
 use pombo_kernel::lifecycle::Next;
 use pombo_kernel::message::{FailureReason, Message, QueueName};
 use pombo_kernel::name::{ChannelName, LaneName, Tenant};
+#[cfg(feature = "planted")]
+use pombo_kernel::planted;
 use pombo_kernel::setup::NOTICES;
 use pombo_kernel::time::{Span, Time};
 
@@ -537,6 +539,10 @@ impl Ledger {
                 let asked = message.created_at().max(message.send_at.unwrap_or_default());
                 let took = attempt.finished_at.since(asked);
                 sheet.waiting -= 1;
+                #[cfg(feature = "planted")]
+                if planted::is(planted::Bug::SentUncounted) {
+                    return;
+                }
                 sheet.one(Counted::Sent);
                 sheet.sent_on[place].add(Sum::lasting(took));
                 if message.queue.campaign.is_none() {

@@ -1,5 +1,8 @@
 use super::*;
+use crate::classify::Rules;
+use crate::kind::ChannelKind;
 use crate::policy::Profile;
+use crate::reply::{Fault, FaultKind, Reply};
 use proptest::prelude::*;
 
 const NOW: Time = Time::from_millis(1_700_000_000_000);
@@ -57,6 +60,26 @@ fn the_last_allowed_attempt_ends_in_the_dead_letter_queue() {
         }
         let last = decide(case(made(attempts - 1), &policy), failure(Verdict::Transient)).next;
         assert_eq!(last, Next::Failed(FailureReason::MaxRetriesExceeded), "{name}");
+    }
+}
+
+#[test] // REQ RP-3, RELIABILITY 24
+fn a_name_that_does_not_exist_is_retried_like_a_resolver_that_is_ill_and_only_the_policy_limits_its_tries() {
+    let rules = Rules::for_kind(ChannelKind::Webhook, &[]).unwrap();
+    for (kind, category) in [(FaultKind::Dns, "dns_failure"), (FaultKind::DnsNotFound, "dns_not_found")] {
+        let fault = Fault { kind, text: "no such host".into() };
+        let meaning = rules.classify(&Reply::Unreachable(fault)).unwrap();
+        assert_eq!((&*meaning.category, meaning.wait), (category, None));
+        for attempts in [1, 3, 1_000] {
+            let policy = Policy { attempts, ..policy("smtp") };
+            let next = |before| {
+                let failure = Failure { meaning: meaning.clone(), ..failure(Verdict::Transient) };
+                decide(case(made(before), &policy), failure).next
+            };
+            let retries = (0..).take_while(|before| matches!(next(*before), Next::Retry { .. })).count();
+            assert_eq!(retries, usize::from(attempts - 1), "{category}");
+            assert_eq!(next(attempts - 1), Next::Failed(FailureReason::MaxRetriesExceeded), "{category}");
+        }
     }
 }
 
