@@ -37,6 +37,8 @@ fn hostile() -> Vec<String> {
         "\"\\/%_*?[]{}",
         "<script>alert(1)</script>",
         "\u{10ffff}\u{fffd}\u{fffe}",
+        // What is left of bytes that were no text, a control, the same control as it is escaped, and a NUL.
+        "500 \u{fffd}\u{fffd}\u{1b}[31m \\u001b[0m \0 \\u0000",
         " ",
         "null",
         "0",

@@ -33,7 +33,7 @@ use pombo_store::learning::Learnt;
 use pombo_store::memory::Memory;
 use pombo_store::prune::{Lapsed, Prune, Pruned};
 use pombo_store::roster::{Enlist, Enlisted, Feed, NotDone, Recipient, Roster};
-use pombo_store::shelf::{Doc, Expect, Shelf, Shelve, Shelved, Wanted};
+use pombo_store::shelf::{Doc, Expect, Pick, Shelf, Shelve, Shelved, Wanted};
 use pombo_store::shell::Shell;
 use pombo_store::{
     Accepted, Answer, Ask, Backlog, Cancelled, Claimed, Conflict, Filter, Finding, Measured, NodeId, Page,
@@ -517,6 +517,32 @@ impl House {
         let reply = self.post("/v1/messages", &message(changes)).await;
         assert_eq!(reply.status, StatusCode::ACCEPTED, "{}", reply.text);
         reply.json()["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Everything that the store has of the tenant `default`: whatever a request may change of it shows. That somebody
+    /// logs in or uses a key is left out.
+    pub(crate) async fn ours(&self) -> String {
+        let tenant = Tenant::default();
+        let mut records = self.store.audit(0, 10_000).await.unwrap();
+        records.retain(|(_, record)| record.tenant == tenant.as_str());
+        let messages = self.store.page(Filter::default(), None, 10_000).await.unwrap();
+        let templates = self.store.templates(tenant.clone(), None, 10_000).await.unwrap();
+        let blocks = self.store.blocks().await.unwrap();
+        let mut known = format!("{records:?}\n{messages:?}\n{templates:?}\n{blocks:?}");
+        for shelf in Shelf::ALL.into_iter().filter(|shelf| *shelf != Shelf::Session) {
+            let pick = Pick::All { after: None };
+            let wanted = Wanted { shelf, tenant: Some(tenant.clone()), pick, limit: 10_000 };
+            let docs = self.store.docs(wanted).await.unwrap();
+            known += &match shelf {
+                Shelf::Key => {
+                    let keys = docs.iter().filter_map(KeyDoc::read);
+                    let keys = keys.map(|key| KeyDoc { last_used_at: None, ..key });
+                    format!("\n{:?}", keys.collect::<Vec<_>>())
+                }
+                _ => format!("\n{docs:?}"),
+            };
+        }
+        known
     }
 
     pub(crate) async fn stored(&self) -> usize {

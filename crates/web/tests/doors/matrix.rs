@@ -10,7 +10,10 @@ use futures_util::StreamExt;
 use http::StatusCode;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use pombo_kernel::time::Span;
+use pombo_kernel::message::Actor;
+use pombo_kernel::time::{Clock as _, Span};
+use pombo_store::Store as _;
+use pombo_store::anchor::{Anchor, Hex};
 use pombo_web::key::KeyDoc;
 use pombo_web::{Access, ROUTES, Role};
 use serde_json::{Value, json};
@@ -46,11 +49,15 @@ enum Sees {
     Nothing,
     /// Whatever it is, nothing of it stands there.
     Quiet,
-    /// What anybody gets, since it is not about a channel.
+    /// What they would get if there were nothing of ours; for a key that is for another channel, what one for all gets,
+    /// since it is not about a channel.
     Same,
+    /// What we get, since it is about the store as a whole; nothing of anybody stands in it but, where all is counted, the
+    /// names of channels.
+    Common,
 }
 
-use Sees::{Nothing, Quiet, Refused, Same, Unknown};
+use Sees::{Common, Nothing, Quiet, Refused, Same, Unknown};
 
 const ANY: Option<Access> = Some(Access::Any);
 const SEND: Option<Access> = Some(Access::Send);
@@ -63,7 +70,7 @@ const ADMINISTER: Option<Access> = Some(Access::Administer);
 const ROWS: &[Row] = &[
     row("GET", "/healthz", None, "/healthz", "", Same, Same),
     row("GET", "/readyz", None, "/readyz", "", Same, Same),
-    row("GET", "/metrics", None, "/metrics", "", Same, Same),
+    row("GET", "/metrics", None, "/metrics", "", Common, Common),
     row("GET", "/openapi.json", None, "/openapi.json", "", Same, Same),
     row("GET", "/docs", None, "/docs", "", Same, Same),
     row("POST", "/v1/messages", SEND, "/v1/messages", r#"{"channel": "CHANNEL", "to": "https://crm.example/hook", "content": {"body": {}}}"#, Unknown, Refused),
@@ -136,8 +143,8 @@ const ROWS: &[Row] = &[
     row("GET", "/v1/events", FOLLOW, "/v1/events?after=-1&reference=canary", "", Nothing, Nothing),
     row("GET", "/v1/audit", LOOK, "/v1/audit", "", Nothing, Nothing),
     row("GET", "/v1/audit/export", LOOK, "/v1/audit/export", "", Nothing, Nothing),
-    row("GET", "/v1/audit/verify", LOOK, "/v1/audit/verify", "", Same, Same),
-    row("GET", "/v1/audit/anchors", LOOK, "/v1/audit/anchors", "", Same, Same),
+    row("GET", "/v1/audit/verify", LOOK, "/v1/audit/verify", "", Common, Common),
+    row("GET", "/v1/audit/anchors", LOOK, "/v1/audit/anchors", "", Common, Common),
     row("GET", "/v1/webhooks", OPERATE, "/v1/webhooks", "", Nothing, Refused),
     row("POST", "/v1/webhooks", ADMINISTER, "/v1/webhooks", r#"{"url": "https://hooks.example/x", "channels": ["CHANNEL"]}"#, Unknown, Refused),
     row("GET", "/v1/webhooks/{id}", OPERATE, "/v1/webhooks/WEBHOOK", "", Unknown, Refused),
@@ -153,7 +160,7 @@ const ROWS: &[Row] = &[
     row("DELETE", "/v1/rules/{id}", OPERATE, "/v1/rules/RULE", "", Unknown, Unknown),
     row("GET", "/v1/learning", LOOK, "/v1/learning", "", Nothing, Nothing),
     row("POST", "/v1/privacy/erase", ADMINISTER, "/v1/privacy/erase", r#"{"recipient": "+5511987654321", "dry_run": true}"#, Same, Refused),
-    row("GET", "/v1/store", LOOK, "/v1/store", "", Same, Same),
+    row("GET", "/v1/store", LOOK, "/v1/store", "", Common, Common),
     row("POST", "/v1/store/pause", ADMINISTER, "/v1/store/pause", r#"{"reason": "x"}"#, Refused, Refused),
     row("POST", "/v1/store/resume", ADMINISTER, "/v1/store/resume", "", Refused, Refused),
     row("POST", "/v1/store/prune", ADMINISTER, "/v1/store/prune", r#"{"dry_run": true}"#, Refused, Refused),
@@ -241,6 +248,9 @@ async fn furnished() -> (House, Nouns) {
     let wish = json!({"name": "canary", "channel": "mail", "template": "greeting"});
     let campaign = post(&house, "/v1/campaigns", &wish).await;
     let alert = fired(&house, "canary").await;
+    let (hash, key, signature) = (Hex([1; 32]), Hex([2; 32]), Hex([3; 64]));
+    let anchor = Anchor { sequence: 1, position: 1, hash, at: NOW, key, signature };
+    house.store.shelve(vec![anchor.put(1, &Actor::engine())]).await.unwrap();
     let mut nouns = BTreeMap::new();
     for (noun, name) in [
         ("LETTER", letter),
@@ -277,6 +287,17 @@ struct Said {
 }
 
 impl Said {
+    /// The answer without the ids that were made for it.
+    fn anonymous(&self) -> (StatusCode, String) {
+        let is_digit = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+        let words = self.text.split_inclusive(|c| !is_digit(c));
+        let blank = |word: &str| match word.len() {
+            32 | 33 if word.chars().take(32).all(is_digit) => format!("ID{}", &word[32..]),
+            _ => word.to_owned(),
+        };
+        (self.status, words.map(blank).collect())
+    }
+
     /// Refused for lack of a key or of a right. Surfaces that stand in for others say it in their own numbers.
     fn refused(&self) -> bool {
         matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
@@ -316,14 +337,33 @@ impl Row {
 
     async fn check(&self, who: &str, sees: Sees) {
         let (house, nouns) = furnished().await;
+        let before = house.ours().await;
         let said = self.ask(&house, &nouns, Some(who), 0).await;
         let name = format!("{} {} with the key `{who}`", self.method, self.path);
         assert!(!said.status.is_server_error(), "{name}: {said:?}");
+        if who == "foreign" {
+            assert_eq!(house.ours().await, before, "{name} changed something of ours");
+        }
         // `plain` wrote our names as nouns; what is left would be what `fill` did not put there.
         let raw = nouns.fill(&said.text, 0);
         let asked = format!("{}{}", nouns.fill(self.target, 0), nouns.fill(self.body, 0));
         match sees {
-            Same => {}
+            Same => {
+                let bare = House::new().await;
+                bare.clock.pass(house.clock.now().since(bare.clock.now()));
+                let alike = match who {
+                    "foreign" => self.ask(&bare, &nouns, Some(who), 0).await,
+                    _ => self.ask(&house, &nouns, Some("operator"), 0).await,
+                };
+                assert_eq!(said.anonymous(), alike.anonymous(), "{name}");
+            }
+            Common => {
+                let mine = self.ask(&house, &nouns, Some("admin"), 0).await;
+                // What counts requests has counted one more.
+                let same = said == mine || self.path == "/metrics";
+                assert!(same, "{name}: {said:?} is not {mine:?}");
+                assert_eq!(nouns.shown_in(&raw.replace("channel=\"crm\"", "")), None, "{name}: {raw}");
+            }
             Refused => assert_eq!(said.status, StatusCode::FORBIDDEN, "{name}: {said:?}"),
             Unknown => {
                 let unknown = self.ask(&house, &nouns, Some(who), 1).await;

@@ -2,11 +2,12 @@
 
 use axum::body::Body;
 use http::StatusCode;
+use pombo_kernel::erasure::{Bookmark, Seeker};
 use pombo_kernel::name::Tenant;
 use pombo_store::Store;
 use pombo_store::audit::Event;
 use pombo_store::shelf::{Expect, Leaf, Shelf, Shelve};
-use pombo_web::suppression;
+use pombo_web::{operation, suppression};
 use serde_json::{Value, json};
 
 use crate::house::{House, NOW};
@@ -72,6 +73,9 @@ async fn only_an_admin_erases_and_only_the_house_for_other_tenants() {
         let reply = house.call_as(role, "POST", "/v1/privacy/erase", Body::from(body.clone())).await;
         assert_eq!(reply.status, StatusCode::FORBIDDEN, "{role}");
     }
+    let ours = json!({"recipient": PHONE, "tenant": "default"}).to_string();
+    let reply = house.call_as("foreign", "POST", "/v1/privacy/erase", Body::from(ours)).await;
+    assert_eq!(reply.status, StatusCode::FORBIDDEN, "{}", reply.text);
     let begun = asked(&house, &json!({"recipient": PHONE, "tenant": "other"})).await;
     assert_eq!(begun["erasure"]["tenant"], "other");
     let own = asked(&house, &json!({"recipient": PHONE})).await;
@@ -79,6 +83,30 @@ async fn only_an_admin_erases_and_only_the_house_for_other_tenants() {
         own["erasure"]["person"]["hash"], begun["erasure"]["person"]["hash"],
         "tenants have hashes of their own"
     );
+}
+
+#[tokio::test] // REQ SE-1, AU-3
+async fn the_erasure_that_another_tenant_begins_finds_nobody_of_ours() {
+    let house = House::new().await;
+    house.created(&json!({"channel": "null", "to": PHONE})).await;
+    for (who, tenant, finds) in [("foreign", "other", 0), ("admin", "default", 1)] {
+        let body = json!({"recipient": PHONE, "dry_run": true}).to_string();
+        let begun = house.call_as(who, "POST", "/v1/privacy/erase", body).await.json();
+        let (tenant, id): (Tenant, _) = (tenant.parse().unwrap(), begun["id"].as_str().unwrap().to_owned());
+        let doc = house.store.doc(Shelf::Operation, tenant, id).await.unwrap().unwrap();
+        // Whoever carries it out looks for exactly this.
+        let erasure = *operation::read(&doc).unwrap().erasure.unwrap();
+        let seeker = Seeker::new(house.store.pseudonyms(), erasure.tenant, erasure.person);
+        let mut found = 0;
+        let mut from = Some(Bookmark::default());
+        while let Some(here) = from {
+            let sought = house.store.seek(seeker.clone(), here, 1_000).await.unwrap();
+            found += sought.traces.len();
+            from =
+                sought.next.or_else(|| here.room.next().map(|room| Bookmark { room, ..Bookmark::default() }));
+        }
+        assert_eq!(found, finds, "{who}");
+    }
 }
 
 #[tokio::test]

@@ -20,4 +20,5 @@ mod scene;
 mod sessions;
 mod simulate;
 mod templates;
+mod tenants;
 mod upkeep;

@@ -165,13 +165,14 @@ pub(crate) async fn puzzled(house: &House, words: &str, count: usize) {
     }
 }
 
-/// A rule that somebody accepted.
-pub(crate) async fn ruled(house: &House, words: &str) {
+/// A rule that somebody accepted; its id.
+pub(crate) async fn ruled(house: &House, words: &str) -> String {
     let rule = Rule { contains: Some(OneOf(vec!["odd".into()])), ..Rule::new(Verdict::Transient, "odd") };
     let (channel, by) = ("crm".parse().unwrap(), Actor(words.to_owned()));
     let accepted = Accepted::new(&channel, rule, Some(words.to_owned()), &by, NOW);
     let wish = Shelve { record: None, ..accepted.put(&"default".parse().unwrap()) };
     house.store.shelve(vec![wish]).await.unwrap();
+    accepted.id
 }
 
 /// What addresses of pages stand for.
@@ -182,6 +183,7 @@ pub(crate) struct Things {
     pub(crate) cause: String,
     pub(crate) operation: String,
     pub(crate) alert: String,
+    pub(crate) rule: String,
     pub(crate) campaigns: Campaigns,
 }
 
@@ -191,6 +193,7 @@ impl Things {
         let path = path.replace("SENT", &self.sent).replace("DEAD", &self.dead);
         let path = path.replace("WAITING", &self.waiting).replace("ALERT", &self.alert);
         let path = path.replace("CAUSE", &self.cause).replace("OPERATION", &self.operation);
+        let path = path.replace("RULE", &self.rule);
         self.campaigns.named().iter().fold(path, |path, (name, id)| path.replace(name, id))
     }
 }
@@ -259,8 +262,8 @@ pub(crate) async fn furnished(house: &House, words: &str) -> Things {
     let (cause, operation) = worked_on(house, &dead, words).await;
     let alert = alert(house, words).await;
     held(house, words).await;
-    ruled(house, words).await;
+    let rule = ruled(house, words).await;
     crate::upkeep::furnish(house, words).await;
     let campaigns = campaigns(house, words).await;
-    Things { sent, dead, waiting, cause, operation, alert, campaigns }
+    Things { sent, dead, waiting, cause, operation, alert, rule, campaigns }
 }
