@@ -21,7 +21,7 @@ use place::clients::{installed, node, python, run, scripts};
 use place::{Place, Server, drained};
 
 const ANYWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-const PROVIDER_KEY: &str = "canary-provider-key-7719";
+const PROVIDER_KEY: &str = "canary-secret-7719";
 
 /// A place whose channels lead to pretend providers, and a key for an application.
 struct House {

@@ -176,7 +176,7 @@ async fn a_flush_that_fails_ends_the_process_and_nothing_acknowledged_is_lost() 
     assert!(said.contains("hint: look after the disk, then start again"), "{said}");
 
     let server = place.start();
-    let (ids, repeated) = all_arrive(&place, server, &place.data(), &told, producers, &sink).await;
+    let (ids, repeated) = all_arrive(&place, server, &place.data(), 0, &told, producers, &sink).await;
     assert!(ids.len() > WORKERS, "too little load to prove anything: {}", ids.len());
     println!("result eio flushes={} messages={} lost=0 repeated={repeated}", failing.len(), ids.len());
 }

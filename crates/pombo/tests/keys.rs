@@ -233,3 +233,14 @@ impl Drop for Started {
         let _ = self.0.wait();
     }
 }
+
+#[test]
+#[should_panic(expected = "a server said a secret: in base64")]
+fn a_test_whose_server_says_a_secret_fails() {
+    let place = Place::new();
+    let made = format!("pombo_{}", "0f".repeat(32));
+    let said = format!("{KEY}\nnothing\n{made}\nwhsec_{}\n", "A".repeat(32));
+    assert_eq!(place::secrets::shown(said.as_bytes()).len(), 3);
+    let encoded = place::secrets::forms(place::secrets::CANARY).pop().unwrap();
+    std::fs::write(place.folder.path().join("log"), [b"in base64: ", &*encoded].concat()).unwrap();
+}

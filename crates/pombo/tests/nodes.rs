@@ -7,21 +7,19 @@
 
 mod place;
 
-use std::collections::{HashMap, HashSet};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pombo::client::{Client, Payload};
-use pombo::clock::SystemClock;
-use pombo_channels::sandbox::{Options, Sandbox};
-use pombo_kernel::time::{Clock, Span, Time};
+use pombo_kernel::time::{Span, Time};
 use pombo_testbed::{Cluster, Database};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
+use place::witness::Witness;
 use place::{Place, Server, WORKERS, binary, binary_before, drained, read_trail, sealed};
 
 const MESSAGES: usize = 100_000;
@@ -51,25 +49,16 @@ struct Fault {
 struct World {
     cluster: Cluster,
     database: Database,
-    clock: Arc<SystemClock>,
-    sink: Sandbox,
+    witness: Witness,
     known: HashSet<String>,
     faults: Vec<Fault>,
 }
 
 impl World {
-    async fn new(log: &std::path::Path) -> World {
-        let cluster = Cluster::own();
-        let clock = Arc::new(SystemClock::new());
-        let hand = clock.clone();
-        let options = Options {
-            log: Some(log.to_owned()),
-            clock: Some(Arc::new(move || hand.now())),
-            ..Options::default()
-        };
-        let sink = Sandbox::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &options).await.unwrap();
+    async fn new() -> World {
+        let (cluster, witness) = (Cluster::own(), Witness::start().await);
         let database = cluster.database();
-        World { cluster, database, clock, sink, known: HashSet::new(), faults: Vec::new() }
+        World { cluster, database, witness, known: HashSet::new(), faults: Vec::new() }
     }
 
     async fn start(&mut self, place: Place, binary: PathBuf) -> Life {
@@ -90,12 +79,12 @@ impl World {
     async fn seen(&self, count: usize) {
         let count = u64::try_from(count).unwrap();
         for _ in 0..6_000 {
-            if self.sink.stats().distinct >= count {
+            if self.witness.sink.stats().distinct >= count {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("only {:?} of {count} came", self.sink.stats());
+        panic!("only {:?} of {count} came", self.witness.sink.stats());
     }
 
     /// Kills a node in the middle of something, and starts another in its place.
@@ -109,7 +98,7 @@ impl World {
     async fn freeze(&mut self, life: &Life) {
         for _ in 0..100 {
             life.server.signal("-STOP");
-            let at = self.clock.now();
+            let at = self.witness.now();
             if self.holds(&life.id) {
                 self.faults.push(Fault { at, id: life.id.clone() });
                 return;
@@ -129,7 +118,7 @@ impl World {
     async fn taken_over(&self) {
         for fault in &self.faults {
             while self.holds(&fault.id) {
-                let since = self.clock.now().since(fault.at);
+                let since = self.witness.now().since(fault.at);
                 assert!(since <= TAKEOVER, "what a lost node had is still its own after {since}");
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
@@ -177,15 +166,13 @@ async fn produce(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ ML-1, ML-3, ML-4, ML-5, promises 1, 4, 10 to 12, 15
 async fn nothing_is_lost_while_nodes_are_killed_and_frozen_and_the_database_is_cut_off() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("sink");
-    let mut world = World::new(&log).await;
+    let mut world = World::new().await;
     let mut one = world.start(Place::new(), binary_before()).await;
     let two = world.start(Place::new(), binary_before()).await;
     let mut three = world.start(Place::new(), binary_before()).await;
 
     let (next, allowed) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
-    let urls = [world.sink.url("/slow?ms=3"), world.sink.url("/flaky?fail=1")];
+    let urls = [world.witness.sink.url("/slow?ms=3"), world.witness.sink.url("/flaky?fail=1")];
     let producers: Vec<_> = (0..PRODUCERS)
         .map(|_| {
             let clients = [&one, &two, &three].map(|life| life.place.client()).into();
@@ -227,12 +214,12 @@ async fn nothing_is_lost_while_nodes_are_killed_and_frozen_and_the_database_is_c
             assert!(said.contains("a result came too late"), "the stopped node had nothing to say: {said}");
         }
     }
-    println!("{}", arrived(&world, &ids, &std::fs::read_to_string(&log).unwrap(), &stats));
+    println!("{}", arrived(&world, &ids, &stats));
 }
 
 /// Compares what the producers were told, what the sink saw and what the database says; and says what came of it.
-fn arrived(world: &World, ids: &HashSet<String>, log: &str, stats: &serde_json::Value) -> String {
-    let World { database, sink, faults, .. } = world;
+fn arrived(world: &World, ids: &HashSet<String>, stats: &serde_json::Value) -> String {
+    let World { database, witness, faults, .. } = world;
     // What the database says.
     for (question, wanted) in [
         ("SELECT count(*) FROM pombo.message", MESSAGES),
@@ -258,28 +245,22 @@ fn arrived(world: &World, ids: &HashSet<String>, log: &str, stats: &serde_json::
     );
 
     // What the sink says: every message came, and came again only if its sender was lost.
-    let mut came: HashMap<&str, Vec<Time>> = HashMap::new();
-    for line in log.lines() {
-        let mut words = line.split(' ');
-        let (id, at) = (words.next().unwrap(), words.nth(1).unwrap());
-        came.entry(id).or_default().push(Time::from_millis(at.parse().unwrap()));
-    }
-    assert_eq!(came.len(), MESSAGES, "the sink saw something that nobody was told of, or not all");
-    assert!(ids.iter().all(|id| came.contains_key(id.as_str())));
-    let (mut repeated, mut slowest) = (0, Span::default());
-    for (id, times) in &came {
-        let lost = trail.takeovers.get(*id).copied().unwrap_or(0);
+    let came = witness.arrivals();
+    assert_eq!(came.0.len(), MESSAGES, "the sink saw something that nobody was told of, or not all");
+    assert!(ids.iter().all(|id| came.0.contains_key(id)));
+    for (id, times) in &came.0 {
+        let lost = trail.takeovers.get(id).copied().unwrap_or(0);
         assert!(times.len() <= 1 + lost, "{id} came {} times, and lost its sender {lost} times", times.len());
-        repeated += times.len() - 1;
-        for pair in times.windows(2) {
-            let waited = faults.iter().filter(|fault| pair[0] <= fault.at + SLACK && fault.at < pair[1]);
-            let waited = waited.map(|fault| pair[1].since(fault.at)).min();
-            let waited = waited.unwrap_or_else(|| panic!("{id} came again, and its sender was not lost"));
-            assert!(waited <= TAKEOVER, "{id} waited {waited} for another node");
-            slowest = slowest.max(waited);
-        }
     }
-    assert_eq!(sink.stats().duplicates, u64::try_from(repeated).unwrap());
+    let moments: Vec<Time> = faults.iter().map(|fault| fault.at).collect();
+    let (again, mut slowest) = (came.again(&moments, SLACK), Span::default());
+    for one in &again {
+        let waited = one.at.since(moments[one.over.end - 1]);
+        assert!(waited <= TAKEOVER, "a message waited {waited} for another node");
+        slowest = slowest.max(waited);
+    }
+    let repeated = again.len();
+    assert_eq!(witness.sink.stats().duplicates, u64::try_from(repeated).unwrap());
     format!(
         "result nodes faults={} messages={MESSAGES} lost=0 repeated={repeated} doubts={doubts} slowest_ms={}",
         faults.len(),

@@ -19,7 +19,7 @@ use place::clients::{installed, run};
 use place::{Place, Server};
 
 const ANYWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-const PROVIDER_KEY: &str = "canary-provider-key-4471";
+const PROVIDER_KEY: &str = "canary-secret-4471";
 
 const CHECKS: &str =
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";

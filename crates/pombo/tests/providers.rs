@@ -25,19 +25,19 @@ use pombo_kernel::time::{Clock as _, Time};
 use rustls::ServerConfig;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_rustls::TlsAcceptor;
 
 use authority::Authority;
 use place::{Place, Server, binary, ended, follow, send};
 
 const ANYWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-const EVOLUTION_KEY: &str = "canary-evolution-key-8841";
-const EVOLUTION_TOKEN: &str = "canary-evolution-token-8842";
-const RESEND_KEY: &str = "re_canary_resend_8843";
-const RESEND_SECRET: &str = "whsec_Y2FuYXJ5LXJlc2VuZC1zZWNyZXQtODg0NA==";
-const SMTP_PASSWORD: &str = "canary-smtp-password-8845";
-const TISS_PASSWORD: &str = "canary-tiss-8846";
+const EVOLUTION_KEY: &str = "canary-secret-evolution-8841";
+const EVOLUTION_TOKEN: &str = "canary-secret-token-8842";
+const RESEND_KEY: &str = "re_canary-secret_8843";
+const RESEND_SECRET: &str = "whsec_Y2FuYXJ5LXNlY3JldC1yZXNlbmQtODg0NA==";
+const SMTP_PASSWORD: &str = "canary-secret-smtp-8845";
+const TISS_PASSWORD: &str = "canary-secret-tiss-8846";
 
 struct Providers {
     evolution: EvolutionSandbox,
@@ -151,8 +151,11 @@ cap = "50ms"
 }
 
 fn serve(place: &Place, config: &str) -> Server {
+    serve_by(Command::new(binary()), place, config)
+}
+
+fn serve_by(mut command: Command, place: &Place, config: &str) -> Server {
     std::fs::write(place.folder.path().join("pombo.toml"), config).unwrap();
-    let mut command = Command::new(binary());
     command
         .env("EVOLUTION_KEY", EVOLUTION_KEY)
         .env("EVOLUTION_TOKEN", EVOLUTION_TOKEN)
@@ -273,7 +276,7 @@ async fn every_channel_delivers_fails_plainly_and_keeps_persons_and_secrets_to_i
         EVOLUTION_KEY,
         EVOLUTION_TOKEN,
         RESEND_KEY,
-        "canary-resend-secret",
+        "canary-secret-resend",
         RESEND_SECRET,
         SMTP_PASSWORD,
         TISS_PASSWORD,
@@ -292,6 +295,38 @@ async fn every_channel_delivers_fails_plainly_and_keeps_persons_and_secrets_to_i
             assert_eq!(line, None, "`{canary}` shows in {path}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ SE-2
+async fn whatever_the_environment_says_of_proxies_messages_go_straight_to_whom_they_are_for() {
+    let (place, sink) = (Place::new(), place::sink().await);
+    let providers = Providers::start(&place).await;
+    let hooks = "[channels.crm]\nkind = \"webhook\"\nallow_private = true\n";
+    // Bound, so that nobody else gets it, and closed, since nobody listens.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind(ANYWHERE).unwrap();
+    let proxy = format!("http://{}", closed.local_addr().unwrap());
+    let mut command = Command::new(binary());
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        command.env(name, &proxy).env(name.to_lowercase(), &proxy);
+    }
+    command.env_remove("NO_PROXY").env_remove("no_proxy");
+    let server = serve_by(command, &place, &(hooks.to_owned() + &providers.config()));
+    place.ready().await;
+    let client = place.client();
+    let words = json!({"subject": "oi", "text": "oi"});
+    for message in [
+        json!({"channel": "crm", "to": sink.url("/ok"), "content": {"body": 1}}),
+        json!({"channel": "whatsapp", "to": "+5511988776655", "content": {"text": "oi"}}),
+        json!({"channel": "resend", "to": "ana@clients.example", "content": words}),
+        json!({"channel": "email", "to": "ana@clients.example", "content": words}),
+        json!({"channel": "claims", "to": "operadora", "reference": "CLM-A-70100", "content": {"xml": lot("70100")}}),
+    ] {
+        let message = follow(&client, &send(&client, &message).await, ended).await;
+        let went = (message["state"].as_str(), message["attempt_count"].as_u64());
+        assert_eq!(went, (Some("sent"), Some(1)), "{message}");
+    }
+    assert!(server.terminate().await.success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ CF-7, CB-2

@@ -78,7 +78,7 @@ async fn the_store_that_a_node_works_on_is_named_without_its_password() {
     let (scheme, rest) = database.url().split_once("://").unwrap();
     let (user, host) = rest.split_once('@').unwrap();
     let place = Place::new();
-    let server = place.start_on(&format!("{scheme}://{user}:canary@{host}"));
+    let server = place.start_on(&format!("{scheme}://{user}:canary-secret@{host}"));
     place.ready().await;
     assert!(server.terminate().await.success());
     let said = place.said();

@@ -171,11 +171,23 @@ impl Shared {
     }
 }
 
+/// A request that is not answered yet. Over when it is dropped, as it also is where the asker hangs up.
+struct Open<'a>(&'a Shared);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.tally().answered();
+    }
+}
+
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     door::welcome(listener, |stream| {
         let shared = shared.clone();
         shared.tally().connected();
-        async move { door::host(stream, |request| answer(&shared, request)).await }
+        async move {
+            door::host(stream, |request| answer(&shared, request)).await;
+            shared.tally().disconnected();
+        }
     })
     .await;
 }
@@ -200,6 +212,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Answer, H
         tally.sent_by(named(header::USER_AGENT.as_str()));
         tally.received(id)
     };
+    let _open = Open(shared);
     if !signed {
         shared.tally().badly_signed();
         return Ok(plain(StatusCode::UNAUTHORIZED, "the signature is not ours"));

@@ -28,6 +28,10 @@ pub struct Stats {
     /// Accepted without an id; they are in neither `distinct` nor `duplicates`.
     pub without_id: u64,
     pub connections: u64,
+    /// Those that are open now.
+    pub open_connections: u64,
+    /// Requests that arrived whole and are not answered yet.
+    pub open_requests: u64,
     /// Lines that could not be written to the log, which then proves nothing.
     pub log_failures: u64,
 }
@@ -48,6 +52,11 @@ impl Tally {
 
     pub(super) fn connected(&mut self) {
         self.stats.connections += 1;
+        self.stats.open_connections += 1;
+    }
+
+    pub(super) fn disconnected(&mut self) {
+        self.stats.open_connections -= 1;
     }
 
     pub(super) fn sent_by(&mut self, sender: &str) {
@@ -64,6 +73,7 @@ impl Tally {
     /// Counts an arrival, and says the how many-th it is of its id.
     pub(super) fn received(&mut self, id: &str) -> u32 {
         self.stats.total += 1;
+        self.stats.open_requests += 1;
         if id.is_empty() {
             return 1;
         }
@@ -73,6 +83,10 @@ impl Tally {
         };
         count.received += 1;
         count.received
+    }
+
+    pub(super) fn answered(&mut self) {
+        self.stats.open_requests -= 1;
     }
 
     pub(super) fn badly_signed(&mut self) {

@@ -1,5 +1,5 @@
 use pombo_channels::webhook::{Webhook, WebhookSettings};
-use pombo_kernel::reply::FaultKind;
+use pombo_kernel::reply::{FaultKind, Reply};
 use rcgen::CertificateParams;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsAcceptor;
@@ -127,8 +127,26 @@ async fn a_receiver_that_does_not_speak_tls_is_told_from_one_that_hangs_up() {
 async fn plain_http_is_not_upgraded_nor_https_downgraded() {
     let authority = Authority::new();
     let receiver = authority.receiver("127.0.0.1", |_| {}).await;
-    let _ = send(&channel(), "m", &receiver.url()).await;
-    assert_eq!(receiver.requests(), [""; 0]);
+    let reply = send(&channel(), "m", &receiver.url()).await;
+    assert!(matches!(reply, Reply::Unreachable(_) | Reply::Doubtful(_)), "{reply:?}");
+    assert_eq!((receiver.requests(), receiver.connections()), (Vec::new(), 1));
+
+    // One that would take a request in the clear, had it got one; whatever else it hears ends the connection.
+    let plain = Receiver::start(|mut stream, seen| async move {
+        let mut first = [0; 4];
+        if stream.peek(&mut first).await.is_ok_and(|_| first == *b"POST") {
+            seen.read(&mut stream).await;
+            stream.write_all(OK.as_bytes()).await.unwrap();
+        } else {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+        std::future::pending::<()>().await;
+    })
+    .await;
+    accepted(&send(&channel(), "m", &plain.url()).await);
+    let https = plain.url().replace("http://", "https://");
+    assert_eq!(unreachable(&send(&channel(), "m", &https).await), FaultKind::Tls);
+    assert_eq!(plain.requests().len(), 1, "the request in the clear, and no other");
 }
 
 #[test]

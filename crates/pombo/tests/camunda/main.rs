@@ -212,7 +212,7 @@ async fn a_token_that_ends_is_renewed_and_no_secret_is_logged() {
         cluster.url()
     );
     let place = with_eight(&cluster, &more);
-    std::fs::write(place.folder.path().join("secret"), "canary &=secret\n").unwrap();
+    std::fs::write(place.folder.path().join("secret"), "canary-secret &=1\n").unwrap();
     let server = place.start();
     place.ready().await;
     let first = cluster.job(failed("CLM-1-1", "TIMEOUT", 0));
@@ -227,7 +227,7 @@ async fn a_token_that_ends_is_renewed_and_no_secret_is_logged() {
     for part in [
         "grant_type=client_credentials",
         "client_id=pombo",
-        "client_secret=canary+%26%3Dsecret",
+        "client_secret=canary-secret+%26%3D1",
         "audience=zeebe.camunda.io",
     ] {
         assert!(asked.split('&').any(|pair| pair == part), "{part} in {asked}");
@@ -240,9 +240,9 @@ async fn a_token_that_ends_is_renewed_and_no_secret_is_logged() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // REQ RD-5
 async fn camunda_7_tasks_are_completed_with_typed_variables() {
     let engine = Engine::start().await;
-    engine.shared.state().logins.push(Cluster::basic("demo", "canary-password"));
+    engine.shared.state().logins.push(Cluster::basic("demo", "canary-secret-7"));
     let place = with_seven(&engine, "username = \"demo\"\npassword_file = \"password\"\nlanguage = \"en\"");
-    std::fs::write(place.folder.path().join("password"), "canary-password").unwrap();
+    std::fs::write(place.folder.path().join("password"), "canary-secret-7").unwrap();
     let server = place.start();
     place.ready().await;
     let mut asked = failed("CLM-001-123", "TIMEOUT - Connection timeout after 30s", 1);

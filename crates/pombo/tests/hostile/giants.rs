@@ -30,7 +30,7 @@ const PATIENCE: Span = Span::from_secs(60);
 
 fn limited(bytes: u64) -> Command {
     let mut command = Command::new("prlimit");
-    command.arg(format!("--data={bytes}")).arg(binary()).env("PROVIDER_KEY", "only-for-this-test");
+    command.arg(format!("--data={bytes}")).arg(binary()).env("PROVIDER_KEY", "canary-secret-5504");
     command
 }
 
@@ -162,6 +162,6 @@ async fn a_process_that_gets_no_more_memory_dies_and_nothing_acknowledged_is_los
         assert!(!server.ended().await.success());
     }
     let server = place.start();
-    let (ids, repeated) = all_arrive(&place, server, &place.data(), &told, producers, &sink).await;
+    let (ids, repeated) = all_arrive(&place, server, &place.data(), 0, &told, producers, &sink).await;
     println!("result memory deaths={DEATHS} messages={} lost=0 repeated={repeated}", ids.len());
 }

@@ -15,7 +15,7 @@ use crate::memory::peak_kb;
 use crate::place::{Place, Server, binary};
 use crate::{ended, follow, place, send};
 
-const KEY: &str = "only-for-this-test";
+const KEY: &str = "canary-secret-5503";
 /// Those that are rendered at once may each hold a few times the 8 MB that filters may handle.
 const GROWTH_KB_MAX: u64 = 160 * 1024;
 /// Generous: they take a few seconds together.

@@ -29,6 +29,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
 pub(crate) mod clients;
+pub(crate) mod secrets;
+pub(crate) mod witness;
 
 pub(crate) const KEY: &str = "pombo_test_key_that_only_this_test_knows";
 pub(crate) const WORKERS: usize = 16;
@@ -146,7 +148,7 @@ impl Place {
 
     /// Everything that servers of this place have said so far.
     pub(crate) fn said(&self) -> String {
-        std::fs::read_to_string(self.log()).unwrap_or_default()
+        String::from_utf8_lossy(&std::fs::read(self.log()).unwrap_or_default()).into_owned()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -166,6 +168,16 @@ impl Place {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         panic!("the server never became ready: {}", self.said());
+    }
+}
+
+impl Drop for Place {
+    /// Whatever a test is about, no server of it has said a secret.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let shown = secrets::shown(self.said().as_bytes());
+            assert!(shown.is_empty(), "a server said a secret: {}", shown.join("\n"));
+        }
     }
 }
 
@@ -395,6 +407,11 @@ pub(crate) fn lost(folder: &Path, ids: &[String]) -> usize {
 /// Every message is sent and the sink saw it, or it was being sent at three deaths in a row and is set aside for a
 /// person; and none came more often than it was in doubt. Says how many came again.
 pub(crate) fn all_sent(record: &Record, sink: &Sandbox, ids: &[String]) -> usize {
+    all_sent_with(record, sink, ids, WORKERS)
+}
+
+/// The same where up to so many may have been taken over together.
+fn all_sent_with(record: &Record, sink: &Sandbox, ids: &[String], at_once: usize) -> usize {
     let (mut repeated, mut unseen) = (0, 0);
     for id in ids {
         let seen = sink.count(id).accepted as usize;
@@ -415,23 +432,29 @@ pub(crate) fn all_sent(record: &Record, sink: &Sandbox, ids: &[String]) -> usize
     }
     let distinct = usize::try_from(sink.stats().distinct).unwrap();
     assert_eq!(distinct + unseen, ids.len(), "the sink saw something that nobody was told of");
-    assert!(record.takeovers_at_once <= WORKERS, "more in doubt at once than slots");
+    let taken = record.takeovers_at_once;
+    assert!(taken <= at_once, "{taken} in doubt at once, and there may be {at_once}");
     repeated
 }
 
 /// Lets the producers end and the server, which is no longer disturbed, send the rest; stops it politely; then
 /// compares what the producers were told, what the sink saw and what the store says. The ids, and how many came again.
+///
+/// Of the processes before it up to `unready` in a row died while they started. Such a one may have claimed as many as
+/// it has slots before it took over what was in doubt, and then leaves both.
 pub(crate) async fn all_arrive(
     place: &Place,
     server: Server,
     data: &Path,
+    unready: usize,
     told: &Told,
     producers: Vec<tokio::task::JoinHandle<Vec<String>>>,
     sink: &Sandbox,
 ) -> (Vec<String>, usize) {
     let ids = all_handed_in(place, told, producers).await;
     assert!(server.terminate().await.success());
-    let repeated = all_sent(&read_store(data, &ids), sink, &ids);
+    let at_once = WORKERS * (1 + unready);
+    let repeated = all_sent_with(&read_store(data, &ids), sink, &ids, at_once);
     (ids, repeated)
 }
 

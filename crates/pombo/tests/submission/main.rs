@@ -25,7 +25,7 @@ use place::clients::{node, python, run};
 use place::{Place, Server, drained};
 
 const ANYWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-const PROVIDER_KEY: &str = "canary-provider-key-7719";
+const PROVIDER_KEY: &str = "canary-secret-7719";
 
 /// A Pombo that takes mails in, with channels that lead to pretend providers, and a key for an application.
 struct House {

@@ -152,4 +152,8 @@ async fn an_erasure_in_a_backup_that_died_at_any_write_or_flush_is_complete_afte
     // It is still a backup.
     let (_, said) = store(&["check", "--data", data.to_str().unwrap()]);
     assert!(said.contains("this is a backup of"), "{said}");
+    println!(
+        "result sweep_erase_backup kills={kills} unfinished={unfinished} messages={} lost=0 repeated=0",
+        others.len()
+    );
 }

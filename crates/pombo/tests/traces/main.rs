@@ -88,8 +88,8 @@ impl House {
         std::fs::write(place.folder.path().join("pombo.toml"), config).unwrap();
         let mut command = Command::new(binary());
         command
-            .env("PROVIDER_KEY", "canary-key-5501")
-            .env("OTLP_KEY", "Bearer canary-otlp-5502")
+            .env("PROVIDER_KEY", "canary-secret-5501")
+            .env("OTLP_KEY", "Bearer canary-secret-5502")
             .env("POMBO_LOG", "pombo_engine=debug,info");
         let server = place.start_with(command, &place.data());
         place.ready().await;
@@ -121,7 +121,7 @@ impl House {
             self.listener.heard("/v1/traces").into_iter().map(|heard| heard.body).collect();
         for heard in self.listener.heard("/v1/traces") {
             assert_eq!(heard.header("content-type"), Some("application/json"));
-            assert_eq!(heard.header("authorization"), Some("Bearer canary-otlp-5502"));
+            assert_eq!(heard.header("authorization"), Some("Bearer canary-secret-5502"));
             assert!(!heard.body.contains("canary"), "{}", heard.body);
         }
         read(&said).await

@@ -61,6 +61,15 @@ pub struct Writer<C> {
     pub(super) meter: Meter,
 }
 
+/// How long before the commit callers are told of it: never.
+///
+/// A debug build can be told otherwise, for the test that shows what a kill would then take.
+fn told_ahead() -> Option<Duration> {
+    let told =
+        if cfg!(debug_assertions) { std::env::var("POMBO_TEST_TOLD_MS_BEFORE_COMMIT").ok() } else { None };
+    told?.parse().ok().map(Duration::from_millis)
+}
+
 /// Whether there is a next round.
 enum Flow {
     On,
@@ -410,6 +419,10 @@ impl<C: Core> Writer<C> {
         #[cfg(feature = "planted")]
         if planted::is(planted::Bug::AckBeforeCommit) {
             group.tell(&Ok(()));
+        }
+        if let Some(ahead) = told_ahead().filter(|_| group.wants_writing()) {
+            group.tell(&Ok(()));
+            thread::sleep(ahead);
         }
         let started = self.clock.elapsed();
         let position = self.core.commit(now, &(self.entropy)())?;
