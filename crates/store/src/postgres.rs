@@ -76,7 +76,7 @@ use crate::{
 use claims::Claims;
 pub use link::Target;
 use link::{Driver, Kind, Link, Step};
-pub use migrate::ANOTHER_VERSION;
+pub use migrate::{ANOTHER_VERSION, EARLIER_STORE};
 pub use reader::Reader;
 pub use scratch::{Scratch, Server};
 pub use start::{Options, Started, start};
@@ -731,10 +731,16 @@ impl Core for Postgres {
     fn reopen(&mut self) -> Result<(), StoreError> {
         // Once more without a commit in between: whatever is wrong may be the session's.
         let again = std::mem::replace(&mut self.mending, true);
+        // Also where the session is given up: otherwise what it has locked is not free before the server sees it leave.
         let rolled_back =
-            !again && !self.link.is_closed() && self.link.pipeline(vec![("ROLLBACK", Vec::new())]).is_ok();
-        if !rolled_back {
+            !self.link.is_closed() && self.link.pipeline(vec![("ROLLBACK", Vec::new())]).is_ok();
+        let anew = again || !rolled_back;
+        if anew {
             self.link = Link::open(&self.driver, &self.target, Kind::Writer)?;
+        }
+        // First of all: what failed may have failed because a table is no longer as we know it.
+        migrate::refuse_another(&alone(&self.link, migrate::schema())?)?;
+        if anew {
             self.renew_slot()?;
         }
         self.load()

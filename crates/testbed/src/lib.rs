@@ -26,13 +26,15 @@ pub use proxy::Proxy;
 /// Names the cluster that all test processes share: a URL without a database.
 pub const SHARED: &str = "POMBO_TEST_POSTGRES";
 
-/// On top of PostgreSQL's defaults. Neither the zone nor the collation are those in which everything works.
+/// On top of PostgreSQL's defaults. Neither the zone nor the collation are those in which everything works. After a crash
+/// all is flushed by one call, since one for each of a thousand files takes a slow disk a minute.
 const SETTINGS: &str = "
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 dynamic_shared_memory_type = mmap
 timezone = 'America/Sao_Paulo'
 max_connections = 300
+recovery_init_sync_method = syncfs
 ";
 
 /// For tests that are about meaning: nothing needs to survive the machine.
@@ -105,7 +107,7 @@ impl Cluster {
         let standby = house.open(&format!("{SETTINGS}primary_conninfo = '{}'\n", self.url));
         const FOLLOWS: &str =
             "SELECT count(*) FROM pg_stat_replication WHERE application_name = 'walreceiver'";
-        for _ in 0..100 {
+        for _ in 0..600 {
             if psql(&self.database_url("postgres"), FOLLOWS).is_ok_and(|count| count.trim() != "0") {
                 return standby;
             }
@@ -260,7 +262,11 @@ impl House {
 
     fn control(&self, arguments: &[&str]) -> Result<(), String> {
         let mut command = programs::server("pg_ctl");
-        command.args(arguments).args(["--wait", "--silent"]).arg("--pgdata").arg(self.data());
+        command
+            .args(arguments)
+            .args(["--wait", "--timeout=600", "--silent"])
+            .arg("--pgdata")
+            .arg(self.data());
         command.arg("--log").arg(self.folder.join("log"));
         programs::run(&mut command).map(drop)
     }
@@ -318,12 +324,28 @@ impl Database {
             Err(error) => panic!("error: {sql}: {error}"),
         }
     }
+
+    /// Waits until nobody is connected any more.
+    pub fn left_alone(&self) {
+        const OTHERS: &str = "SELECT pid, application_name, state, query FROM pg_stat_activity
+            WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        let mut others = String::new();
+        for _ in 0..600 {
+            others = self.ask(OTHERS);
+            if others.is_empty() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("still connected: {others}");
+    }
 }
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // A cluster that was stopped takes its databases with it.
-        let _ = psql(&self.admin, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+        // Sessions that do not end within 5 s are in the way. A cluster that was stopped takes its databases with it.
+        let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+        let _ = (0..3).any(|_| psql(&self.admin, &drop).is_ok());
     }
 }
 

@@ -9,7 +9,7 @@ use pombo_kernel::kind::ChannelKind;
 use pombo_kernel::name::LaneName;
 use pombo_kernel::time::Span;
 use pombo_store::meter::show;
-use pombo_store::postgres::ANOTHER_VERSION;
+use pombo_store::postgres::{ANOTHER_VERSION, EARLIER_STORE};
 use pombo_store::{Pause, StoreError};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -222,6 +222,8 @@ fn broken(reason: &str) -> Trouble {
     error!(reason, "the store failed; this process ends, and a new start recovers");
     let hint = if reason.starts_with(ANOTHER_VERSION) {
         "start that version here as well: everything that was accepted is recovered"
+    } else if reason.starts_with(EARLIER_STORE) {
+        "start again, which brings it up to date: everything that is in it is recovered"
     } else {
         "look after the disk, then start again: everything that was accepted is recovered"
     };

@@ -22,6 +22,7 @@ async fn a_node_under_which_another_version_changes_the_schema_ends_and_says_wha
     };
 
     bring_to("99");
+    database.ask("ALTER TABLE pombo.ready RENAME TO ready_of_another");
     let ended = tokio::time::timeout(PATIENCE, server.ended()).await.expect("it works on");
     assert_eq!(ended.code(), Some(1));
     let said = place.said();
@@ -36,6 +37,7 @@ async fn a_node_under_which_another_version_changes_the_schema_ends_and_says_wha
     assert!(place.said().contains("run the newer version"), "{}", place.said());
 
     bring_to(&known);
+    database.ask("ALTER TABLE pombo.ready_of_another RENAME TO ready");
     let server = place.start_on(database.url());
     place.ready().await;
     assert_eq!(place.client().get(&format!("/v1/messages/{id}")).await.unwrap()["state"], "sent");

@@ -7,7 +7,7 @@ use tracing::{info, warn};
 use super::link::{Link, Row, Step};
 use super::month::{BY_MONTH, Month};
 use super::moving::{counts, meta};
-use super::{dead, sql};
+use super::{dead, rows, sql};
 use crate::StoreError;
 use crate::vault::opening::{KEYS, Lock, REKEY, SECRET};
 use crate::vault::{Keys, Vault};
@@ -25,8 +25,10 @@ const MIGRATIONS: [&str; 5] = [
 pub(super) const SCHEMA: u32 = 5;
 const _: () = assert!(SCHEMA as usize == MIGRATIONS.len());
 
-/// How a process says whom it leaves the store to.
+/// How a process says that it ends since the tables are no longer those that it knows: whom it leaves the store to, or
+/// what has taken its place.
 pub const ANOTHER_VERSION: &str = "another version of Pombo";
+pub const EARLIER_STORE: &str = "an earlier store";
 
 /// The first schema in which dead letters have causes.
 const WITH_CAUSES: usize = 2;
@@ -180,14 +182,23 @@ pub(super) fn version(link: &Link) -> Result<Option<usize>, StoreError> {
     Ok(Some(version))
 }
 
-/// Nothing more is done by a process on tables that another version has changed meanwhile.
-pub(super) fn refuse_another(schema: &str) -> Result<(), StoreError> {
-    if schema == SCHEMA.to_string() {
-        return Ok(());
-    }
-    Err(StoreError::Broken(format!(
-        "{ANOTHER_VERSION} has brought the store to schema {schema}, and this process works with {SCHEMA}"
-    )))
+/// Asks for what [`refuse_another`] reads.
+pub(super) fn schema() -> Step {
+    (sql!("meta_get"), vec!["schema".into()])
+}
+
+/// Nothing more is done by a process on tables that are not those that it knows: another version has changed them
+/// meanwhile, or somebody has put an earlier store in their place.
+pub(super) fn refuse_another(found: &[Row]) -> Result<(), StoreError> {
+    let schema = found.first().map_or(Ok(Vec::new()), |row| rows::get(row, 0))?;
+    let schema = String::from_utf8_lossy(&schema);
+    let why = match schema.parse::<u32>() {
+        Ok(SCHEMA) => return Ok(()),
+        Ok(newer) if newer > SCHEMA => format!("{ANOTHER_VERSION} has brought the store to schema {newer}"),
+        Ok(older) => format!("{EARLIER_STORE}, of schema {older}, is in the place of ours"),
+        Err(_) => format!("{EARLIER_STORE}, without a schema that is known, is in the place of ours"),
+    };
+    Err(StoreError::Broken(format!("{why}, and this process works with {SCHEMA}")))
 }
 
 /// Applies roles and surface, if they are not those of this version, or if the roles are not there or the views are not

@@ -80,13 +80,12 @@ impl Postgres {
             (sql!("block_all"), Vec::new()),
             (sql!("flow_all"), Vec::new()),
             (sql!("meta_get"), vec![PAUSED.into()]),
-            (sql!("meta_get"), vec!["schema".into()]),
+            migrate::schema(),
         ])?;
         let [blocks, flows, paused, schema] = found.as_slice() else {
             return Err(super::reader::unanswered());
         };
-        let schema = schema.first().map_or(Ok(Vec::new()), |row| rows::get(row, 0))?;
-        migrate::refuse_another(&String::from_utf8_lossy(&schema))?;
+        migrate::refuse_another(schema)?;
         let read = |row| rows::block(row).map(|(place, block, probe)| (place, block, probe.is_some()));
         let blocks = blocks.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let held = &self.flows;

@@ -652,6 +652,20 @@ fn giant_texts_and_texts_with_nul_go_from_node_to_node() {
 }
 
 #[test]
+fn whoever_begins_anew_with_another_session_finds_free_what_it_had_locked() {
+    let database = migrated();
+    let mut node = Node::on(&database, 1);
+    node.accept(&[draft(), draft()]);
+    let ask = Ask { node: NodeId(1), lane: Default::default(), max: 9, rates: Default::default() };
+    for round in 0..100 {
+        let taken = node.core.claim(&ask, node.now).unwrap();
+        assert_eq!(taken.len(), 2, "in round {round}");
+        // Nothing is committed in between, so that each is given up for a new one.
+        node.core.reopen().unwrap();
+    }
+}
+
+#[test]
 fn a_claim_does_not_read_again_what_was_taken_though_somebody_reads_for_long() {
     const BATCHES: usize = 100;
     let database = pombo_testbed::Cluster::shared().database();
@@ -671,10 +685,11 @@ fn a_claim_does_not_read_again_what_was_taken_though_somebody_reads_for_long() {
         assert_eq!(taken.len(), BATCHES);
         node.settle_all(&taken, End::Sent);
     }
-    // Its connection has counted by the time that it is closed.
     drop(node);
     database.ask(&format!("SELECT pg_terminate_backend(pid) {reader}"));
     assert!(reads.join().unwrap().is_err());
+    // Its connection has counted by the time that it is gone.
+    database.left_alone();
     const READ: &str = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'ready_pkey'";
     let read: usize = database.ask(READ).parse().unwrap();
     assert!((BATCHES * BATCHES..5 * BATCHES * BATCHES).contains(&read), "{read}");

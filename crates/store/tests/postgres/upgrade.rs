@@ -9,7 +9,7 @@ use pombo_kernel::name::{LaneName, Tenant};
 use pombo_kernel::time::{Span, Time};
 use pombo_store::core::{Core, Reading};
 use pombo_store::home::Home;
-use pombo_store::postgres::ANOTHER_VERSION;
+use pombo_store::postgres::{ANOTHER_VERSION, EARLIER_STORE};
 use pombo_store::shelf::{Pick, Shelf, Wanted};
 use pombo_store::{Ask, By, Counted, Filter, NodeId, StatsWanted, StoreError};
 use pombo_testbed::{Cluster, psql};
@@ -342,9 +342,21 @@ fn what_waited_in_schema_3_is_counted_when_it_is_opened() {
     assert_eq!(plain.database.ask(forced), "4");
 }
 
-/// What the first step of a version to come leaves.
-const BY_ANOTHER_VERSION: &str = "UPDATE pombo.meta SET value = '99' WHERE name = 'schema'; \
-     UPDATE pombo.board SET version = version + 1";
+/// What the first step of another version leaves, or an earlier store in the place of this one.
+fn of_schema(schema: &str) -> String {
+    format!(
+        "UPDATE pombo.meta SET value = '{schema}' WHERE name = 'schema'; \
+         UPDATE pombo.board SET version = version + 1"
+    )
+}
+
+fn broken<T>(done: Result<T, StoreError>) -> String {
+    match done {
+        Err(StoreError::Broken(why)) => why,
+        Err(error) => panic!("{error:?}"),
+        Ok(_) => panic!("it went on"),
+    }
+}
 
 #[test] // RELIABILITY 58
 fn nodes_at_work_do_nothing_more_once_another_version_has_changed_the_schema() {
@@ -352,15 +364,36 @@ fn nodes_at_work_do_nothing_more_once_another_version_has_changed_the_schema() {
     let (mut idle, mut busy) = (Node::on(&database, 1), Node::on(&database, 2));
     busy.accept(&[draft()]);
     idle.look();
-    database.ask(BY_ANOTHER_VERSION);
+    database.ask(&of_schema("99"));
 
     // Whoever claims sees it in that very group, whoever does nothing with the next look.
     let ask = Ask { node: NodeId(2), lane: LaneName::default(), max: 1, rates: Arc::default() };
-    let claimed = busy.core.claim(&ask, busy.now).map(drop);
-    let looked = idle.core.look(idle.now + Span::from_secs(2));
-    for refused in [claimed, looked] {
-        let Err(StoreError::Broken(why)) = refused else { panic!("{refused:?}") };
+    let claimed = broken(busy.core.claim(&ask, busy.now));
+    let looked = broken(idle.core.look(idle.now + Span::from_secs(2)));
+    for why in [claimed, looked] {
         assert!(why.starts_with(ANOTHER_VERSION) && why.contains("schema 99"), "{why}");
     }
     assert_eq!(database.ask("SELECT count(*) FROM pombo.claim"), "0");
+}
+
+#[test] // RELIABILITY 58
+fn a_node_whose_tables_are_gone_or_of_an_earlier_schema_sees_why_before_it_asks_for_anything_else() {
+    let cases = [("99", ANOTHER_VERSION), ("4", EARLIER_STORE), ("none", EARLIER_STORE)];
+    for (schema, who) in cases {
+        let database = migrated();
+        let mut node = Node::on(&database, 1);
+        node.look();
+        let without: String = ["ready", "slot", "flow"]
+            .map(|table| format!("; ALTER TABLE pombo.{table} RENAME TO {table}_of_another"))
+            .concat();
+        database.ask(&(of_schema(schema) + &without));
+
+        let looked = node.core.look(node.now + Span::from_secs(2));
+        assert!(matches!(looked, Err(StoreError::Unavailable(_))), "{looked:?}");
+        // With its session, and with a new one once that did not help.
+        for _ in 0..2 {
+            let why = broken(node.core.reopen());
+            assert!(why.starts_with(who), "{why}");
+        }
+    }
 }
