@@ -62,6 +62,9 @@ impl Channel for Scripted {
     }
 }
 
+/// Far more than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 struct World {
     folder: tempfile::TempDir,
     clock: Arc<TestClock>,
@@ -159,7 +162,7 @@ impl World {
     /// Waits until the story is as wanted; the store wakes us at each commit.
     async fn until(&self, id: MessageId, wanted: impl Fn(&Story) -> bool) -> Story {
         let mut changes = self.store.watch();
-        let found = tokio::time::timeout(Duration::from_secs(20), async {
+        let found = tokio::time::timeout(PATIENCE, async {
             loop {
                 changes.borrow_and_update();
                 let story = self.store.story(Tenant::default(), id).await.unwrap().unwrap();
@@ -178,11 +181,7 @@ impl World {
 
     async fn calls(&self, n: usize) {
         let started = self.channel.started.acquire_many(u32::try_from(n).unwrap());
-        tokio::time::timeout(Duration::from_secs(20), started)
-            .await
-            .expect("no send began")
-            .unwrap()
-            .forget();
+        tokio::time::timeout(PATIENCE, started).await.expect("no send began").unwrap().forget();
     }
 }
 
@@ -392,7 +391,7 @@ async fn stopping_waits_for_what_is_under_way_and_takes_nothing_more() {
     let (one, two) = (world.accept(None).await, world.accept(None).await);
     world.calls(2).await;
     let three = world.accept(None).await;
-    tokio::join!(world.engine.stop(Duration::from_secs(20)), async {
+    tokio::join!(world.engine.stop(PATIENCE), async {
         world.channel.permits.add_permits(PLENTY);
     });
 
@@ -409,7 +408,7 @@ async fn what_does_not_end_within_the_grace_is_recorded_as_in_doubt() {
     let id = world.accept(None).await;
     world.calls(1).await;
     world.engine.stop(Duration::ZERO).await;
-    let story = world.until(id, |_| true).await;
+    let story = world.until(id, |story| story.attempts.len() == 1).await;
     assert_eq!((story.state.name(), story.progress.attempts), (StateName::Pending, 1));
     assert!(story.attempts[0].failure.as_ref().unwrap().perhaps_sent);
 }
@@ -470,7 +469,7 @@ impl Tracer for Slow {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)] // RELIABILITY: graceful shutdown
 async fn what_was_settled_is_counted_traced_and_logged_before_the_engine_has_stopped() {
     let world = World::new(vec![], 0, OnUnknownOutcome::Resend).await;
-    world.engine.stop(Duration::from_secs(20)).await;
+    world.engine.stop(PATIENCE).await;
     let (tell, stopped) = mpsc::channel();
     let slow = Arc::new(Slow {
         stopped: Mutex::new(stopped),
@@ -486,8 +485,8 @@ async fn what_was_settled_is_counted_traced_and_logged_before_the_engine_has_sto
     tokio::spawn(async move { woken.asked.acquire().await.unwrap().forget() });
     world.channel.permits.add_permits(PLENTY);
     let id = world.accept(None).await;
-    tokio::time::timeout(Duration::from_secs(20), asked.asked.acquire()).await.unwrap().unwrap().forget();
-    engine.stop(Duration::from_secs(20)).await;
+    tokio::time::timeout(PATIENCE, asked.asked.acquire()).await.unwrap().unwrap().forget();
+    engine.stop(PATIENCE).await;
     let _ = tell.send(());
     assert_eq!(world.until(id, |_| true).await.state.name(), StateName::Sent);
     assert_eq!(*slow.overtaken.lock().unwrap(), [false]);
@@ -499,11 +498,8 @@ async fn stopping_right_after_a_send_ends() {
         let world = World::new(vec![], PLENTY, OnUnknownOutcome::Resend).await;
         let id = world.accept(None).await;
         world.until(id, is(StateName::Sent)).await;
-        let stop = world.engine.stop(Duration::from_secs(20));
-        assert!(
-            tokio::time::timeout(Duration::from_secs(10), stop).await.is_ok(),
-            "round {n}: it never stopped"
-        );
+        let stop = world.engine.stop(2 * PATIENCE);
+        assert!(tokio::time::timeout(PATIENCE, stop).await.is_ok(), "round {n}: it never stopped");
     }
 }
 

@@ -186,7 +186,7 @@ impl World {
 
     async fn ended(&self, id: MessageId) -> Story {
         let mut changes = self.store.watch();
-        let ended = tokio::time::timeout(Duration::from_secs(20), async {
+        let ended = tokio::time::timeout(Duration::from_secs(60), async {
             loop {
                 changes.borrow_and_update();
                 let story = self.store.story(Tenant::default(), id).await.unwrap().unwrap();

@@ -583,7 +583,7 @@ fn the_key_is_made_once_and_a_reload_takes_effect_unless_the_file_is_bad() {
 #[test] // REQ IN-6
 fn the_demonstration_tells_a_whole_story_and_ends_by_itself() {
     let folder = tempfile::tempdir().unwrap();
-    let said = run(folder.path(), &["demo", "--listen", "127.0.0.1:0", "--for", "12s", "--json"]);
+    let said = run(folder.path(), &["demo", "--listen", "127.0.0.1:0", "--messages", "24", "--json"]);
     assert_eq!(said.code, 0, "{}", said.err);
     let events = lines(&said.out);
     let of = |name: &str| events.iter().filter(|event| event["event"] == name).count();

@@ -57,8 +57,9 @@ async fn nothing_is_lost_and_little_is_repeated_when_the_process_is_killed_thirt
     let early = early.into_iter().filter(|it| *it).count();
     let (ids, repeated) =
         all_arrive(&place, server, &place.data(), unready, &told, producers, &witness.sink).await;
-    assert!(ids.len() >= 500, "too little load to prove anything: {}", ids.len());
     let repeats = witness.repeats();
+    let amid = repeats.again.iter().filter(|again| **again > 0).count();
+    assert!(2 * amid >= kills - early, "only {amid} of {kills} kills came in the middle of a send");
     assert_eq!(repeats.again.iter().sum::<usize>(), repeated);
     firsts.sort_unstable();
     let (median, last) = (firsts[firsts.len() / 2], *firsts.last().unwrap());

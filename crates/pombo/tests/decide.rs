@@ -5,12 +5,16 @@
 mod place;
 
 use std::process::Command;
+use std::time::Duration;
 
-use pombo::client::{Client, Payload};
+use pombo::client::{Client, ClientError, Payload};
 use pombo_testbed::Cluster;
 use serde_json::{Value, json};
 
 use place::{KEY, Place, binary};
+
+/// How often a store that is too busy is asked again.
+const TRIES: usize = 200;
 
 struct Said {
     code: i32,
@@ -143,7 +147,18 @@ async fn ask_at_once(clients: &[Client], times: usize) -> Vec<Value> {
     for number in 0..times {
         let client = Client::new(clients[number % clients.len()].server(), Some(KEY)).unwrap();
         let payload = Payload::json(&question);
-        asking.spawn(async move { client.post("/v1/retry-decisions", payload).await.unwrap() });
+        asking.spawn(async move {
+            for _ in 0..TRIES {
+                match client.post("/v1/retry-decisions", payload.clone()).await {
+                    // Whether it was written in time is not known; asked again, the answer is the same.
+                    Err(ClientError::Refused(refusal)) if refusal.code == "STORE_UNAVAILABLE" => {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                    answer => return answer.unwrap(),
+                }
+            }
+            panic!("the store cannot be used for good");
+        });
     }
     asking.join_all().await
 }

@@ -24,7 +24,7 @@ use pombo::{
 use pombo_testbed::Cluster;
 use tempfile::TempDir;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Answers as it is told, and counts.

@@ -40,7 +40,7 @@ const WAVES: usize = 2;
 const SMALL_CALLERS: usize = 4;
 const SMALL_EACH: usize = 250;
 /// So many a second may go to the provider, until everything may.
-const RATE: usize = 5;
+const RATE: usize = 1;
 
 fn configure(place: &Place, rate: Option<usize>) {
     let rate = rate.map(|rate| format!("rate = \"{rate}/s\"\n")).unwrap_or_default();

@@ -182,33 +182,41 @@ async fn nobody_waits_for_producers_who_do_not_come_back() {
     }
 }
 
-#[tokio::test] // RELIABILITY: overload
-async fn producers_are_turned_away_before_memory_grows() {
+#[test] // RELIABILITY: overload
+fn producers_are_turned_away_before_memory_grows() {
     let folder = tempfile::tempdir().unwrap();
-    let (store, _) = open(folder.path());
-    let turned_away = Arc::new(AtomicBool::new(false));
-    let mut producers = Vec::new();
-    for _ in 0..400 {
-        let (store, turned_away) = (store.clone(), turned_away.clone());
-        producers.push(tokio::spawn(async move {
-            match store.accept(vec![draft("default", None, 256 * 1024)]).await {
-                Ok(accepted) => accepted.len(),
-                Err(error) => {
-                    assert_eq!(error, StoreError::Overloaded);
-                    turned_away.store(true, Ordering::SeqCst);
-                    0
-                }
+    let core = Sqlite::open(folder.path(), Dice::seeded(7), &[7; 32]).unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(START)));
+    let (store, mut writer) = Shell::with_writer(core, clock, Box::new(|| [7; 32])).unwrap();
+    let mut producers: Vec<_> =
+        (0..400).map(|_| store.accept(vec![draft("default", None, 256 * 1024)])).collect();
+    let context = &mut Context::from_waker(Waker::noop());
+    let (mut accepted, mut turned_away) = (0, 0);
+    while !producers.is_empty() {
+        producers.retain_mut(|producer| match producer.as_mut().poll(context) {
+            Poll::Pending => true,
+            Poll::Ready(Ok(answers)) => {
+                accepted += answers.len();
+                false
             }
-        }));
+            Poll::Ready(Err(error)) => {
+                assert_eq!(error, StoreError::Overloaded);
+                turned_away += 1;
+                false
+            }
+        });
+        assert!(writer.turn());
     }
-    let mut accepted = 0;
-    for producer in producers {
-        accepted += producer.await.unwrap();
-    }
-    assert!(turned_away.load(Ordering::SeqCst), "100 MB at once were all taken");
-    let counted: u64 = store.tallies().await.unwrap().iter().map(|tally| tally.count).sum();
-    assert_eq!(counted, accepted as u64, "what was refused left no trace");
-    store.accept(vec![draft("default", None, 1)]).await.expect("room again");
+    assert!(turned_away > 0, "100 MB at once were all taken");
+    let mut after = store.accept(vec![draft("default", None, 1)]);
+    assert!(after.as_mut().poll(context).is_pending(), "room again");
+    assert!(writer.turn());
+    assert!(matches!(after.as_mut().poll(context), Poll::Ready(Ok(_))));
+    drop((producers, after));
+    drop((store, writer));
+    let core = Sqlite::open(folder.path(), Dice::seeded(8), &[7; 32]).unwrap();
+    let counted: u64 = core.reader().unwrap().tallies().unwrap().iter().map(|tally| tally.count).sum();
+    assert_eq!(counted, accepted as u64 + 1, "what was refused left no trace");
 }
 
 #[tokio::test]

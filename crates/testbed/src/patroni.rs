@@ -146,7 +146,7 @@ impl Patroni {
             "etcd3": {{"host": "127.0.0.1:{etcd}"}},
             "restapi": {{"listen": "127.0.0.1:{health}", "connect_address": "127.0.0.1:{health}"}},
             "bootstrap": {{
-              "dcs": {{"ttl": 5, "loop_wait": 1, "retry_timeout": 3, "synchronous_mode": true}},
+              "dcs": {{"ttl": 12, "loop_wait": 1, "retry_timeout": 5, "synchronous_mode": true}},
               "initdb": [{{"encoding": "UTF8"}}, {{"auth": "trust"}}, "no-sync"]
             }},
             "postgresql": {{

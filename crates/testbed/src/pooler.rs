@@ -69,7 +69,7 @@ impl Pooler {
         let before = self.pid();
         let told = self.keeper.stdin.as_ref().map(|mut pipe| writeln!(pipe));
         assert!(matches!(told, Some(Ok(()))), "error: the keeper of the pooler has died: {}", self.log());
-        for _ in 0..100 {
+        for _ in 0..600 {
             // Until there is another, whoever answers is the one that ends.
             if self.pid() != before && TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {
                 return;

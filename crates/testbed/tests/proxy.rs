@@ -50,13 +50,18 @@ fn whoever_is_connected_stays_where_it_is_when_others_are_led_elsewhere() {
     let said = |url: &str| psql(url, who).ok().map(|said| said.trim().to_owned());
     assert_eq!(said(&proxy.url(&mine)), port(here));
     let url = proxy.url(&mine);
-    let asking = std::thread::spawn(move || psql(&url, "SELECT pg_sleep(1), inet_server_port()"));
-    let connected = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(1)%'";
+    mine.ask("CREATE TABLE held ()");
+    const WAIT: &str = "DO $$ BEGIN WHILE EXISTS (SELECT FROM pg_class WHERE relname = 'held') LOOP
+        PERFORM pg_sleep(0.01); END LOOP; END $$";
+    let asking = std::thread::spawn(move || psql(&url, &format!("{WAIT}; SELECT inet_server_port()")));
+    let connected =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'DO $$%'";
     while mine.ask(connected) == "0" {
-        std::thread::yield_now();
+        assert!(!asking.is_finished());
     }
     proxy.lead_to(&there);
     assert_eq!(said(&proxy.url(&theirs)), port(&there));
+    mine.ask("DROP TABLE held");
     let stayed = asking.join().ok().and_then(Result::ok);
-    assert_eq!(stayed.map(|said| said.trim().trim_start_matches('|').to_owned()), port(here));
+    assert_eq!(stayed.map(|said| said.trim().to_owned()), port(here));
 }

@@ -77,7 +77,7 @@ async fn every_script_of_a_lost_answer_does_as_it_says() {
 async fn the_time_of_typing_passes_inside_the_request() {
     let sandbox = sandbox().await;
     let channel = channel(&sandbox.url());
-    let content = r#"{"text":"oi","delay":1000}"#;
+    let content = r#"{"text":"oi","delay":4000}"#;
     assert_eq!(doubtful(&send_within(&channel, "+5511987654321", content, SHORT).await), FaultKind::Timeout);
     accepted(&send_within(&channel, "+5511987654321", content, PATIENCE).await);
 }

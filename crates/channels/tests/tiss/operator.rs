@@ -11,7 +11,7 @@ use crate::{
     PATIENCE, accepted, channel, doubtful, lot, meaning, refused, send, send_within, settings, with_login,
 };
 
-const SHORT: Duration = Duration::from_millis(600);
+const SHORT: Duration = Duration::from_secs(2);
 
 async fn operator_with(options: &TissOptions) -> TissSandbox {
     TissSandbox::start("127.0.0.1:0".parse().unwrap(), options).await.unwrap()

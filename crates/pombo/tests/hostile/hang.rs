@@ -37,7 +37,7 @@ allow_private = true
 attempt_timeout = "5m"
 "#;
 
-fn time(value: &Value) -> Time {
+pub(crate) fn time(value: &Value) -> Time {
     value.as_str().unwrap().parse().unwrap()
 }
 

@@ -16,7 +16,7 @@ const CONFIG: &str = r#"
 [channels.crm]
 kind = "webhook"
 allow_private = true
-attempt_timeout = "10s"
+attempt_timeout = "30s"
 breaker = { failures = 0, percent = 0 }
 retry = { attempts = 1000, delays = ["200ms"] }
 [channels.strict]
@@ -72,7 +72,7 @@ fn resolving_by(server: Ipv4Addr, place: &Place, command: &Path) -> Command {
     const SEE: &str =
         r#"mount --bind "$0" /etc/resolv.conf && mount --bind "$1" /etc/nsswitch.conf && shift && exec "$@""#;
     let [resolv, switch] = ["resolv.conf", "nsswitch.conf"].map(|name| place.folder.path().join(name));
-    std::fs::write(&resolv, format!("nameserver {server}\nsearch .\noptions timeout:1 attempts:1\n"))
+    std::fs::write(&resolv, format!("nameserver {server}\nsearch .\noptions timeout:3 attempts:1\n"))
         .unwrap();
     std::fs::write(&switch, "hosts: files dns\n").unwrap();
     let mut unshare = Command::new("unshare");

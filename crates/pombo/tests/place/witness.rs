@@ -62,6 +62,7 @@ impl Witness {
         let last = move || {
             let mut last = TcpStream::connect(address).unwrap();
             last.shutdown(Shutdown::Write).unwrap();
+            last.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
             // Closed by the sink, politely or not.
             let _ = std::io::copy(&mut last, &mut std::io::sink());
         };

@@ -105,10 +105,14 @@ impl Upkeep {
     /// Ends both offices and waits until they are left, so that whoever starts next does not have to wait for the lease
     /// of one that is gone. What takes too long is not waited for.
     pub(super) fn end(&self) {
+        self.end_within(LEAVING);
+    }
+
+    fn end_within(&self, patience: Duration) {
         self.stop();
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody sends: it is over when both senders are gone.
-        let _ = ended.recv_timeout(LEAVING);
+        let _ = ended.recv_timeout(patience);
     }
 
     /// Says that something was committed, here or elsewhere.

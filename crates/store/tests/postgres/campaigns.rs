@@ -297,7 +297,8 @@ fn whoever_blocks_and_feeds_does_not_wait_for_whoever_settles_and_blocks() {
     let taken = one.claim(1).remove(0);
     let place = Place { channel: "other".parse().unwrap(), destination: None };
     let blocks_are_held = Barrier::new(2);
-    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    let waits = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+        WHERE NOT granted AND datname = current_database()";
     together(vec![one, two], |n, node| {
         without_deadlock(node, |core, attempt| match n {
             0 => {
@@ -328,7 +329,8 @@ fn whoever_feeds_and_claims_does_not_wait_for_whoever_settles_and_blocks() {
     one.run("cmp_a", 3);
     let taken = one.claim(1).remove(0);
     let a_document_is_held = Barrier::new(2);
-    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    let waits = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+        WHERE NOT granted AND datname = current_database()";
     together(vec![one, two], |n, node| {
         without_deadlock(node, |core, attempt| match n {
             0 => {

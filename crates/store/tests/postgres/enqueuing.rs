@@ -105,7 +105,10 @@ fn a_repeat_finds_the_first_even_while_a_node_is_making_it() {
          INSERT INTO idempotency (digest, key, nonce, tenant, idempotency_key, fingerprint) VALUES
          (digest('default', 'k'), message_key('{first}'), message_nonce('{first}'), 'default', 'k', '\\x{print}');
          DO $$ BEGIN
-           WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted) LOOP PERFORM pg_sleep(0.01); END LOOP;
+           WHILE NOT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
+               WHERE NOT granted AND datname = current_database()) LOOP
+             PERFORM pg_sleep(0.01);
+           END LOOP;
          END $$; COMMIT"
     );
     let second = thread::scope(|scope| {

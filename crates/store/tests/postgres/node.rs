@@ -65,7 +65,11 @@ impl Drop for Falls {
 impl Node {
     /// Joins the others on that database.
     pub(crate) fn on(database: &Database, id: i64) -> Node {
-        let target = Target::parse(database.url()).unwrap();
+        Node::at(database.url(), id)
+    }
+
+    pub(crate) fn at(url: &str, id: i64) -> Node {
+        let target = Target::parse(url).unwrap();
         // The same dice everywhere: what must differ may not hang on chance.
         let entropy = [u8::try_from(id).unwrap(); 32];
         Node::with(Postgres::open(&target, Dice::seeded(11), &entropy, Sealing::AtCommit).unwrap(), id)

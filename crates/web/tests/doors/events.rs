@@ -310,7 +310,7 @@ async fn a_stream_ends_when_the_door_closes_and_none_is_opened_then() {
     let mut stream = Stream::open(&house, "admin", "", None).await;
     house.door.close();
     let ended =
-        tokio::time::timeout(Duration::from_secs(10), async { while stream.said().await.is_some() {} });
+        tokio::time::timeout(Duration::from_secs(60), async { while stream.said().await.is_some() {} });
     ended.await.expect("the stream ends");
     assert_eq!(house.get("/v1/events").await.code(), "SHUTTING_DOWN");
 }
@@ -358,7 +358,12 @@ async fn whoever_reads_too_slowly_is_cut_off_and_can_go_on_without_a_gap() {
     }
     let mut stream = Stream::open(&house, "admin", "?after=-1", None).await;
     // What is on its way then is bounded, and the rest is not waited with.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let cut_off = async {
+        while !house.get("/metrics").await.text.contains("pombo_event_streams 0\n") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), cut_off).await.expect("it is cut off");
     let mut seen = Vec::new();
     while let Some(told) = stream.next().await {
         seen.push(told.id);

@@ -2,10 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use http::{HeaderMap, Method, Request, StatusCode};
+use futures_util::StreamExt as _;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use pombo_kernel::alert::Plan;
@@ -393,6 +395,22 @@ pub(crate) fn setup() -> Setup {
     }
 }
 
+/// An answer. One without an end is read until it says that it is alive, which it does once all that is there is told, and
+/// what then comes at once is read too.
+pub(crate) async fn heard(response: Response<Body>) -> (StatusCode, String) {
+    let (head, body) = response.into_parts();
+    let streams = head.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
+    let (mut chunks, mut bytes) = (body.into_data_stream(), Vec::new());
+    let mut patience = Duration::from_secs(60);
+    while let Ok(Some(chunk)) = tokio::time::timeout(patience, chunks.next()).await {
+        bytes.extend_from_slice(&chunk.unwrap());
+        if streams && bytes.windows(7).any(|words| words == b": alive") {
+            patience = Duration::from_millis(300);
+        }
+    }
+    (head.status, String::from_utf8(bytes).unwrap())
+}
+
 impl House {
     pub(crate) async fn new() -> House {
         House::with(setup(), Patience::default()).await
@@ -405,6 +423,11 @@ impl House {
         }
         house.add_key("other", &key("foreign", "admin")).await;
         house
+    }
+
+    /// One in which nobody works who could test a channel, and nobody waits for that.
+    pub(crate) async fn unattended() -> House {
+        House::with(setup(), Patience { test: Duration::from_millis(20), ..Patience::default() }).await
     }
 
     /// One that nobody has a key of.

@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use axum::body::Body;
-use futures_util::StreamExt;
 use http::{Method, StatusCode};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
@@ -26,7 +24,7 @@ use serde_json::{Value, json};
 use crate::alerts::fired;
 use crate::campaigns::{claimed, done, fed, settled};
 use crate::dead::bury;
-use crate::house::{House, key, message, request, setup};
+use crate::house::{House, heard, key, message, request, setup};
 
 const PHONE: &str = "+5511976543210";
 const MAIL: &str = "maria.canario@clinica.example";
@@ -162,14 +160,7 @@ impl Furnished {
         let key = format!("Bearer key-{who}");
         let call = request("GET", target).header("authorization", key).body(Body::empty()).unwrap();
         let response = TowerToHyperService::new(self.house.router.clone()).call(call).await.unwrap();
-        let (head, body) = response.into_parts();
-        let streams = head.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
-        let patience = Duration::from_millis(if streams { 300 } else { 30_000 });
-        let (mut chunks, mut bytes) = (body.into_data_stream(), Vec::new());
-        while let Ok(Some(chunk)) = tokio::time::timeout(patience, chunks.next()).await {
-            bytes.extend_from_slice(&chunk.unwrap());
-        }
-        (head.status, String::from_utf8(bytes).unwrap())
+        heard(response).await
     }
 
     /// The records that somebody left by looking.

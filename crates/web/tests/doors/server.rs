@@ -45,14 +45,14 @@ fn post(body: &str) -> String {
 
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
-    let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut bytes)).await;
+    let read = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut bytes)).await;
     read.expect("the server ends the connection").ok();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 async fn some(stream: &mut TcpStream) -> String {
     let mut bytes = vec![0; 65_536];
-    let read = tokio::time::timeout(Duration::from_secs(10), stream.read(&mut bytes)).await.unwrap().unwrap();
+    let read = tokio::time::timeout(Duration::from_secs(60), stream.read(&mut bytes)).await.unwrap().unwrap();
     String::from_utf8_lossy(&bytes[..read]).into_owned()
 }
 
@@ -95,7 +95,7 @@ async fn a_request_that_does_not_end_is_cut_off_after_the_grace_period() {
     stream.write_all(post("{}").trim_end_matches("{}").as_bytes()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
     server.stop.send(()).unwrap();
-    tokio::time::timeout(Duration::from_secs(5), server.ended).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(60), server.ended).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ pub(crate) async fn parts(stream: &mut axum::body::BodyDataStream) -> Vec<Value>
 }
 
 /// The first piece that has any. Somebody has to look while things change: a stream that nobody reads ends.
-async fn next_change(stream: &mut axum::body::BodyDataStream) -> Vec<Value> {
+pub(crate) async fn next_change(stream: &mut axum::body::BodyDataStream) -> Vec<Value> {
     loop {
         let changed = parts(stream).await;
         if !changed.is_empty() {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::browser::Browser;
 use crate::house::{House, NOW, key};
-use crate::live::{parts, stream, versions};
+use crate::live::{next_change, parts, stream, versions};
 use crate::scene::furnished;
 
 /// Forms whose answer is a page at once, or that wait for somebody: they are walked through below.
@@ -404,13 +404,7 @@ async fn a_hold_is_seen_by_whoever_looks_at_the_channel() {
     let page = browser.page("/channels/crm").await;
     let (_, mut stream) = stream(&browser, "/channels/crm", &versions(&page)).await;
     assert_eq!(parts(&mut stream).await, Vec::<Value>::new(), "the page is as it was");
-    crate::scene::held(&house, "moving house").await;
-    let changed = loop {
-        let changed = parts(&mut stream).await;
-        if !changed.is_empty() {
-            break changed;
-        }
-    };
+    let ((), changed) = tokio::join!(crate::scene::held(&house, "moving house"), next_change(&mut stream));
     let ids: Vec<&Value> = changed.iter().map(|part| &part["id"]).collect();
     assert_eq!(ids, ["standing"]);
     assert!(changed[0]["html"].as_str().unwrap().contains("Moving house"), "{changed:?}");

@@ -158,13 +158,23 @@ fn what_is_sent_ahead_is_done_in_order_and_the_first_error_is_told_by_the_next_c
     }
 }
 
+#[test] // fault 45
+fn what_a_frozen_node_left_open_is_ended_before_whoever_waits_for_it_gives_up() {
+    let writers = |name: &str| {
+        let found = Kind::Writer.settings().iter().find(|setting| setting.0 == name);
+        found.unwrap().1.parse::<u64>().unwrap()
+    };
+    assert!(writers("idle_in_transaction_session_timeout") < writers("lock_timeout"));
+    assert!(writers("lock_timeout") < writers("statement_timeout"));
+}
+
 #[test]
 fn answers_of_any_length_do_not_keep_what_follows_them_from_being_prepared() {
     const MANY: &str = "SELECT repeat('x', 100) FROM generate_series(1, 50000)";
     let database = Cluster::shared().database();
     for parameters in ["", "pooler=transaction"] {
         let mut link = Link::open(&driver(), &target(&database, parameters), Kind::Owner).unwrap();
-        link.patience = Duration::from_secs(3);
+        link.patience = Duration::from_secs(60);
         link.pipeline(link.begin()).unwrap();
         link.query(MANY, Vec::new()).unwrap();
         // New: what is sent ahead, then what comes after that, then both.

@@ -51,7 +51,7 @@ const SHRINK_EVERY: Span = Span::from_secs(5);
 /// Everybody waits for a table that is being written anew, and for one that somebody waits for in order to do so.
 /// So it is only asked, some times, whether nobody uses it just now; what is dead is not read; and it is given up if it
 /// takes too long all the same.
-const QUICKLY: &str = "SET LOCAL enable_seqscan = off; SET LOCAL statement_timeout = '100ms'";
+const QUICKLY: Duration = Duration::from_millis(100);
 const ASK_TIMES: u8 = 20;
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 /// How long to leave a table alone that could not be cleaned.
@@ -68,6 +68,8 @@ const TRACES_AT_ONCE: i64 = 1_000;
 /// What was done when, by the database's clock.
 pub(super) struct Chores {
     retention: Option<Span>,
+    /// What writing a table anew may take.
+    quickly: Duration,
     holders: Option<Time>,
     months: Option<Time>,
     folded: Option<Time>,
@@ -90,12 +92,19 @@ impl Chores {
     pub(super) fn new(retention: Option<Span>) -> Chores {
         Chores {
             retention,
+            quickly: QUICKLY,
             holders: None,
             months: None,
             folded: None,
             shrunk: HashMap::new(),
             resting: HashMap::new(),
         }
+    }
+
+    /// For tests about what is written anew, however slow the machine is.
+    #[cfg(test)]
+    pub(super) fn patient(self) -> Chores {
+        Chores { quickly: Duration::from_secs(60), ..self }
     }
 
     /// Does what is due. A chore that fails does not keep the others from being done, unless the connection is gone.
@@ -160,11 +169,13 @@ impl Chores {
             return Ok(());
         }
         vacuum(link, table)?;
-        let mut alone = false;
+        let (mut alone, quickly) = (false, self.quickly.as_millis());
         let done = migrate::within(link, |link| {
             lock_if_unused(link, table)?;
             alone = true;
-            link.script(QUICKLY)?;
+            link.script(&format!(
+                "SET LOCAL enable_seqscan = off; SET LOCAL statement_timeout = '{quickly}ms'"
+            ))?;
             link.script(&format!("CLUSTER pombo.{table} USING {table}_pkey"))
         });
         let rest = if alone && done.is_err() { REST_MAX } else { SHRINK_EVERY };
